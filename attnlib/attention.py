@@ -1,0 +1,48 @@
+"""Attention: the maps of some heads over a batch, as every kernel receives them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from attnlib.encode import Batch
+
+
+@dataclass(frozen=True, eq=False)
+class Attention:
+    """Attention maps: row = the query that attends, column = the key attended to.
+
+    weights  (batch, head, query, key)   rows of real queries sum to 1, padding keys have 0
+    batch    what the queries and keys are
+    scores   (batch, head, query, key)   the logits before the softmax, where they are known;
+             all finite: a masked key holds the smallest number of the type, not -inf
+    """
+
+    weights: Float[Tensor, "batch head query key"]
+    batch: Batch
+    scores: Float[Tensor, "batch head query key"] | None = None
+
+    @property
+    def real(self) -> Bool[Tensor, "batch query"]:
+        return self.batch.real
+
+    @property
+    def n_real(self) -> Float[Tensor, " batch"]:
+        """Real pieces of each example."""
+        return self.real.sum(-1).to(torch.float32)
+
+    def smoothed(self, share: float) -> Float[Tensor, "batch head query key"]:
+        """The maps with a share of the uniform row over real keys mixed in (Clark's code)."""
+        dtype = self.weights.dtype
+        uniform = self.real.to(dtype) / self.n_real.clamp_min(1).to(dtype).unsqueeze(-1)
+        return (1 - share) * self.weights + share * uniform[:, None, None, :]
+
+    def reduced(self) -> Attention:
+        """The same maps in single precision at least, in which every kernel reduces."""
+        if self.weights.dtype in (torch.float32, torch.float64):
+            return self
+        # Logits in half precision would make a poor entropy: the weights are what the model used.
+        return Attention(self.weights.float(), self.batch, scores=None)

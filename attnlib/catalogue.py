@@ -1,0 +1,215 @@
+"""The named corpora: what each is, the asset it comes from, its licence, and its reader."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from attnlib import wikitext
+from attnlib.annotated import read_framenet, read_framenet_473, read_gap, read_ontogum
+from attnlib.conllu import read_conllu
+from attnlib.errors import BadValue
+from attnlib.segments import cached_paragraphs, piece_length, read_paragraphs, segments
+from attnlib.tasks import DEV_SHARE, PARAPHRASE_SCORE, SPLIT_RULE, read_squad, read_task
+from attnlib.textfiles import field, find_file, read_parquet
+from attnlib.wikitext import Paragraph, Paragraphs, paragraphs_of_dump
+
+WIKI_DUMPS = (
+    "enwiki-sample.xml.bz2",
+    "enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2",
+)
+_SA = "CC BY-SA 4.0"
+_NC_SA = "CC BY-NC-SA 4.0"
+_UNCLEAR = "not stated; for runs on your own machine"
+
+Read = tuple[list[Any], Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusInfo:
+    """What a corpus name stands for. `asset` is the folder it is read from."""
+
+    name: str
+    kind: str
+    asset: str
+    what: str
+    licence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the Wikipedia corpora need beyond a folder: how segments are cut and drawn."""
+
+    limit: int | None = None
+    seed: int = 0
+    tokenizer: Any = None
+    max_length: int = 128
+    variant: str = "paper"
+    cache: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A named corpus. `assets` are tried in turn; `draws` says that the reader obeys the limit."""
+
+    info: CorpusInfo
+    read: Callable[[Path, Options], Read]
+    assets: tuple[str, ...]
+    draws: bool = False
+
+
+def _simple(read: Callable[[Path], Read]) -> Callable[[Path, Options], Read]:
+    return lambda folder, options: read(folder)
+
+
+def _wiki() -> Iterator[Entry]:
+    what = "segments of two consecutive paragraphs: "
+    sample = CorpusInfo(
+        "wiki-sample", "segment", "wiki-sample", f"{what}99 articles of a 2016 dump", "CC BY-SA 3.0"
+    )
+    yield Entry(sample, _wiki_sample, ("wiki-sample",), draws=True)
+    paragraphs = CorpusInfo(
+        "wiki-paragraphs", "segment", "wiki-paragraphs", f"{what}48 articles of SQuAD dev", _SA
+    )
+    yield Entry(paragraphs, _wiki_paragraphs, ("wiki-paragraphs",), draws=True)
+
+
+def _wiki_sample(folder: Path, options: Options) -> Read:
+    """Extraction takes some seconds, so it is kept, under the name of the code that did it."""
+
+    def extract() -> Paragraphs:
+        return paragraphs_of_dump(find_file(folder, *WIKI_DUMPS))
+
+    if options.cache is None:
+        return _wiki_segments(extract(), options)
+    code = hashlib.sha256(Path(wikitext.__file__).read_bytes()).hexdigest()[:12]
+    kept = options.cache / f"wiki-sample-{code}.jsonl"
+    return _wiki_segments(cached_paragraphs(kept, extract), options)
+
+
+def _wiki_paragraphs(folder: Path, options: Options) -> Read:
+    path = find_file(folder, "wiki_paragraphs.jsonl", "dev.parquet")
+    if path.suffix != ".parquet":
+        return _wiki_segments(read_paragraphs(path), options)
+    contexts: dict[str, dict[str, None]] = {}  # SQuAD's table repeats a context per question
+    for row in read_parquet(path):
+        title = field(row, path, "title")
+        contexts.setdefault(title, {}).setdefault(field(row, path, "context"), None)
+    items = [Paragraph(t, i, text) for t, found in contexts.items() for i, text in enumerate(found)]
+    return _wiki_segments(Paragraphs(tuple(items), {}), options)
+
+
+def _wiki_segments(paragraphs: Paragraphs, options: Options) -> Read:
+    if options.tokenizer is None:
+        raise BadValue(
+            "Wikipedia segments are cut to a number of pieces. Pass tokenizer= (the model's, or a "
+            "function text -> n_pieces)."
+        )
+    made, skipped = segments(
+        paragraphs.items,
+        piece_length(options.tokenizer),
+        max_length=options.max_length,
+        n=options.limit,
+        seed=options.seed,
+        variant=options.variant,
+    )
+    return made, Counter(skipped) + Counter(paragraphs.skipped)
+
+
+def _treebanks() -> Iterator[Entry]:
+    for bank, asset, what, licence in (
+        ("ewt", "ud-ewt", "UD English EWT (web text)", _SA),
+        ("gum", "ud-gum", "UD English GUM (many genres; train without Reddit)", _NC_SA),
+    ):
+        for split in ("train", "dev", "test"):
+            names = (f"en_{bank}-ud-{split}.conllu", f"en_{bank}-{split}.conllu")
+            info = CorpusInfo(f"{bank}-{split}", "tree", asset, f"{what}, {split}", licence)
+            yield Entry(info, partial(_trees, names), (asset,))
+
+
+def _trees(names: tuple[str, ...], folder: Path, options: Options) -> Read:
+    return read_conllu(find_file(folder, *names)), {}
+
+
+def _coreference() -> Iterator[Entry]:
+    for split in ("train", "dev", "test"):
+        what = f"OntoGUM coreference in OntoNotes' scheme, {split} (no Reddit)"
+        info = CorpusInfo(f"ontogum-{split}", "coref", "ontogum", what, _NC_SA)
+        yield Entry(info, _simple(partial(read_ontogum, split)), ("ontogum",))
+    for split, file in (("dev", "development"), ("validation", "validation"), ("test", "test")):
+        what = f"GAP, ambiguous pronouns in Wikipedia sentences, {file}"
+        info = CorpusInfo(f"gap-{split}", "gap", "gap", what, "Apache-2.0; texts CC BY-SA")
+        yield Entry(info, _simple(partial(read_gap, file)), ("gap",))
+
+
+def _frames() -> Iterator[Entry]:
+    what = "FrameNet 1.7 exemplars and full text, at most 12 tokens, with a core element"
+    info = CorpusInfo("framenet", "frame", "framenet", what, "CC BY 3.0")
+    yield Entry(info, _simple(read_framenet), ("framenet",))
+    what = "the 473 FrameNet sentences of Kovaleva 2019, sec. 4.2"
+    info = CorpusInfo("framenet-473", "frame", "framenet-473", what, "CC BY 3.0; list Apache-2.0")
+    yield Entry(info, _simple(read_framenet_473), ("framenet-473",))
+
+
+_TASK_ROWS: tuple[tuple[str, tuple[str, ...], tuple[str, ...], str, str], ...] = (
+    # name, splits, assets, what, licence
+    ("mrpc", ("train", "dev", "test"), ("mrpc",), "paraphrase of news sentences", "MSR-SSLA, NC"),
+    (
+        "stsb",
+        ("train", "dev", "test"),
+        ("stsb-full", "stsb"),
+        "similarity score 0-5",
+        "scores CC BY-SA 4.0; texts mixed",
+    ),
+    ("sst2", ("train", "dev"), ("sst2",), "sentiment of film reviews", _UNCLEAR),
+    ("qqp", ("train", "dev"), ("qqp",), f"duplicate questions; {SPLIT_RULE}", _UNCLEAR),
+    ("rte", ("train", "dev"), ("rte",), "textual entailment", _UNCLEAR),
+    ("qnli", ("train", "dev"), ("qnli",), f"does it answer the question; {SPLIT_RULE}", _SA),
+    (
+        "mnli",
+        ("train", "dev"),
+        ("mnli",),
+        f"inference, matched genres; {SPLIT_RULE}",
+        "OANC, CC BY",
+    ),
+    (
+        "rotten-tomatoes",
+        ("train", "dev"),
+        ("rotten-tomatoes",),
+        f"sentiment of the sentences behind SST-2; {SPLIT_RULE}",
+        _UNCLEAR,
+    ),
+    (
+        "msrpar",
+        ("train", "dev", "test"),
+        ("msrpar",),
+        f"MRPC's news pairs in STS-B; paraphrase = similarity of at least {PARAPHRASE_SCORE}",
+        "scores CC BY-SA 4.0; texts MSR-SSLA",
+    ),
+)
+
+
+def _tasks() -> Iterator[Entry]:
+    for name, splits, assets, what, licence in _TASK_ROWS:
+        for split in splits:
+            info = CorpusInfo(f"{name}:{split}", "task", assets[0], f"{what} ({split})", licence)
+            yield Entry(info, _simple(partial(read_task, name, split)), assets)
+    for split in ("train", "dev"):
+        what = (
+            f"SQuAD v1.1 ({split}); with the dev file alone, an article goes to dev if the sha256 "
+            f"of its title is divisible by {DEV_SHARE}, else to train"
+        )
+        info = CorpusInfo(f"squad:{split}", "question", "squad", what, _SA)
+        yield Entry(info, _simple(partial(read_squad, split)), ("squad",))
+
+
+ENTRIES: dict[str, Entry] = {
+    entry.info.name: entry
+    for group in (_wiki, _treebanks, _coreference, _frames, _tasks)
+    for entry in group()
+}

@@ -1,0 +1,263 @@
+"""The `attnlib` command: each command is a call into the package."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from attnlib.errors import AttnlibError
+
+app = typer.Typer(
+    name="attnlib",
+    help="What attention heads do: fetch models and texts, measure heads, build the book.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+console = Console(width=None if sys.stdout.isatty() else 160)
+messages = Console(stderr=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+
+
+def main() -> None:
+    """Run a command; what the user can mend is one sentence on stderr and exit code 2."""
+    try:
+        app(_joined_parameters(sys.argv[1:]))
+    except AttnlibError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("Interrupted; nothing was left half written.", file=sys.stderr)
+        sys.exit(130)
+
+
+def _joined_parameters(words: list[str]) -> list[str]:
+    """`-p name value`, as papermill has it, becomes `-p name=value`, which the parser knows."""
+    joined = list(words)
+    for at in range(len(joined) - 2, 0, -1):
+        if joined[at - 1] == "-p" and "=" not in joined[at]:
+            joined[at : at + 2] = [f"{joined[at]}={joined[at + 1]}"]
+    return joined
+
+
+@app.command()
+def assets(
+    json: Json = False,
+    verify: Annotated[bool, typer.Option(help="Hash every file that is present.")] = False,
+) -> None:
+    """List models and data: what is present, its size and licence, where it comes from."""
+    from attnlib import assets as shelf
+    from attnlib.report import dump
+
+    rows = shelf.status(verify=verify)
+    if json:
+        print(dump(rows))
+        return
+    table = Table("name", "kind", "here", "size", "licence", "source", box=None)
+    for row in rows:
+        size = f"{row['bytes'] / 1e6:.1f} MB" if row["bytes"] else ""
+        here = "yes" if row["present"] else "–"
+        table.add_row(row["name"], row["kind"], here, size, row["licence"], row["source"])
+    console.print(table)
+
+
+@app.command()
+def fetch(
+    names: Annotated[list[str], typer.Argument(help="Names of assets, or of an edition.")],
+    force: Annotated[bool, typer.Option(help="Fetch again even if it is here.")] = False,
+) -> None:
+    """Fetch assets, verify them and put them into the cache."""
+    from attnlib import assets as shelf
+
+    shelf.fetch(shelf.expand(names), force=force)
+
+
+@app.command()
+def metrics(json: Json = False) -> None:
+    """List every metric: what it measures, its unit and bounds, the paper it comes from."""
+    from attnlib.report import dump
+    from attnlib.stream import METRICS
+
+    if json:
+        keys = ("key", "what", "source", "unit", "bounds", "axes", "scope", "variants")
+        print(dump([{key: getattr(m, key) for key in keys} for m in METRICS.values()]))
+        return
+    table = Table("metric", "what it measures", "unit", "bounds", "source", box=None)
+    for m in METRICS.values():
+        bounds = " to ".join(b if isinstance(b, str) else f"{b:.3g}" for b in m.bounds)
+        table.add_row(m.key, m.what, m.unit, bounds, m.source)
+    console.print(table)
+
+
+@app.command()
+def relations(json: Json = False) -> None:
+    """List every relation between a query and a key."""
+    from attnlib.relations import RELATIONS
+    from attnlib.report import dump
+
+    keys = ("key", "what", "asked_of", "positional", "metric_key")
+    if json:
+        print(dump([{key: getattr(r, key) for key in keys} for r in RELATIONS.values()]))
+        return
+    table = Table("relation", "holds for", "asked of", "metric", box=None)
+    for r in RELATIONS.values():
+        table.add_row(r.key, r.what, f"{r.asked_of} query", r.metric_key)
+    console.print(table)
+
+
+@app.command()
+def corpora(json: Json = False) -> None:
+    """List every corpus: its kind, what it is, the asset it is read from."""
+    from attnlib.corpora import known_corpora
+    from attnlib.report import dump
+
+    rows = list(known_corpora().values())
+    if json:
+        print(dump([{k: getattr(r, k) for k in ("name", "kind", "asset", "what")} for r in rows]))
+        return
+    table = Table("corpus", "kind", "what it is", box=None)
+    for row in rows:
+        table.add_row(row.name, row.kind, row.what)
+    console.print(table)
+
+
+@app.command()
+def measure(
+    model: Annotated[str, typer.Argument(help="A model's name, its folder, or a hub id.")],
+    corpus: Annotated[str, typer.Argument(help="A corpus, or a .txt, .jsonl or .conllu file.")],
+    metric: Annotated[list[str], typer.Argument(help="One or more metrics; see `metrics`.")],
+    limit: Annotated[int | None, typer.Option(help="At most this many examples.")] = None,
+    max_length: Annotated[int, typer.Option(help="Pieces per input, special ones too.")] = 128,
+    on_long: Annotated[
+        str, typer.Option(help="Longer inputs: error, skip, truncate or window.")
+    ] = "error",
+    segment_ids: Annotated[
+        str, typer.Option(help="pair: 0 and 1 as in pre-training; zeros: as Clark's code.")
+    ] = "pair",
+    batch_size: Annotated[int, typer.Option(help="Inputs per forward pass.")] = 16,
+    micro: Annotated[bool, typer.Option(help="Average over queries, not over inputs.")] = False,
+    seed: Annotated[int, typer.Option(help="Which inputs a limit picks.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    engine: Annotated[str, typer.Option(help="local, or dask://HOST:PORT.")] = "local",
+    out: Annotated[Path | None, typer.Option(help="Write the table: .parquet or .csv.")] = None,
+    json: Json = False,
+) -> None:
+    """Measure metrics of every head of a model on a corpus, with 95 % intervals."""
+    from attnlib import report
+    from attnlib.engine import measure_on
+    from attnlib.stream import chosen_metrics
+
+    chosen_metrics(metric)  # a misspelt metric is said before a model is loaded
+    if out is not None:
+        report.check_out(out)
+    with _progress() as bar:
+        task = bar.add_task(f"measuring {model} on {corpus}", total=None)
+        found = measure_on(
+            engine,
+            model,
+            corpus,
+            metric,
+            limit=limit,
+            max_length=max_length,
+            on_long=on_long,
+            segment_ids=segment_ids,
+            batch_size=batch_size,
+            seed=seed,
+            device=device,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    if out is not None:
+        report.write(found, out, micro=micro)
+        messages.print(f"{len(found.table(micro=micro))} rows in {out}")
+    if json:
+        print(report.dump(report.as_json(found, micro=micro)))
+    elif out is None:
+        report.show(found, console, micro=micro)
+
+
+@app.command()
+def run(
+    notebook: Annotated[str, typer.Argument(help="A chapter's name, or the path of a notebook.")],
+    parameter: Annotated[
+        list[str] | None, typer.Option("-p", metavar="NAME VALUE", help="Set one parameter.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("-f", "--file", help="A yaml file of parameters.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Where the executed notebook goes.")] = None,
+    edition: Annotated[str, typer.Option(help="Whose settings to start from.")] = "pocket",
+    help_notebook: Annotated[
+        bool, typer.Option("--help-notebook", help="List the parameters and stop.")
+    ] = False,
+) -> None:
+    """Execute one notebook with other parameters."""
+    from attnlib import editions
+
+    path = editions.notebook_path(notebook)
+    if help_notebook:
+        table = Table("parameter", "type", "default", "meaning", box=None)
+        for one in editions.notebook_parameters(path).values():
+            table.add_row(one.name, one.type, repr(one.default), one.help)
+        console.print(table)
+        return
+    given = editions.read_parameters(file, parameter or [])
+    settings = editions.settings_of(edition, path) | given
+    target = out or editions.project_root() / "_build" / "runs" / path.name
+    console.print(str(editions.run_notebook(path, settings, target)))
+
+
+@app.command()
+def book(
+    edition: Annotated[str, typer.Argument(help="pocket, standard, paper, or a yaml file.")],
+    only: Annotated[
+        list[str] | None, typer.Option(help="Run this chapter alone; may be repeated.")
+    ] = None,
+    html: Annotated[bool, typer.Option(help="Build the pages, not only the notebooks.")] = True,
+) -> None:
+    """Run the chapters of an edition and build its book."""
+    from attnlib.editions import build_book
+
+    build_book(edition, only=only, html=html)
+
+
+@app.command()
+def bench(
+    quick: Annotated[bool, typer.Option(help="Fewer rounds: a glance, not a verdict.")] = False,
+    json: Json = False,
+) -> None:
+    """Time attnlib beside the baselines; every number is a ratio within this run."""
+    import importlib
+
+    from attnlib.report import dump
+
+    root = Path(__file__).parent.parent
+    if not (root / "bench" / "run.py").is_file():
+        raise AttnlibError("the benchmarks are part of the checkout, not of the installed package.")
+    sys.path.insert(0, str(root))
+    found = importlib.import_module("bench.run").all_benchmarks(quick)
+    if json:
+        print(dump(found))
+        return
+    for name, ratio in found.items():
+        console.print(f"{ratio:8.3f}  {name}")
+
+
+def _progress() -> Progress:
+    """A bar on stderr that leaves nothing behind, and none where nobody looks."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=messages,
+        transient=True,
+        disable=not messages.is_terminal,
+    )

@@ -1,0 +1,128 @@
+"""How much attention falls on a relation: all relation masses of a batch in one matrix product."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attnlib.attention import Attention
+from attnlib.encode import Batch
+from attnlib.metric import METRICS, Metric, Partial, metric
+from attnlib.relations import RELATIONS, Relation
+
+
+class Selectors:
+    """The relations of one batch as one matrix, built once and used by every layer.
+
+    matrix  (batch, relation, query x key)   1 where the relation holds between real pieces
+    weight  (batch, relation)                how many queries were asked
+    """
+
+    LEAST = 16
+    """Fewer columns and the matrix product adds up thousands of numbers one after the other."""
+
+    def __init__(self, batch: Batch, metrics: Sequence[Metric]) -> None:
+        n_pairs = batch.length**2
+        n_rows = max(len(metrics), self.LEAST)
+        self.matrix = torch.zeros(len(batch), n_rows, n_pairs, device=batch.device)
+        self.weight = torch.empty(len(batch), len(metrics), device=batch.device)
+        for column, one in enumerate(metrics):
+            assert one.relation is not None
+            mask = one.relation.mask(batch)
+            self.matrix[:, column] = mask.flatten(1)
+            self.weight[:, column] = _n_asked(one.relation, batch, mask, one.variant)
+
+    def masses(
+        self, weights: Float[Tensor, "batch head query key"], rows: slice = slice(None)
+    ) -> list[Partial]:
+        """Every relation's mass for the examples `rows` of the batch."""
+        matrix = self.matrix[rows].to(weights.dtype)
+        totals = torch.bmm(weights.flatten(2), matrix.transpose(1, 2)).unbind(2)
+        counts = self.weight[rows].unbind(1)
+        return [Partial(totals[column], count) for column, count in enumerate(counts)]
+
+
+def relation_mass(attention: Attention, *, relation: Relation, variant: str = "paper") -> Partial:
+    r"""Attention that falls on a relation, averaged over the queries it is asked of.
+
+    .. math:: \frac{1}{|Q|} \sum_{q \in Q} \sum_{k : r(q, k)} a_{qk}
+
+    attention.weights  (batch, head, query, key)
+    returns            total (batch, head), weight (batch,) = |Q|
+
+    Q is every real query, so the mass is a share of all the head's attention (Clark 2019 and its
+    code agree). The first piece has no previous one: a head that always looks back has (n - 1)/n.
+    variant="having" asks only queries that have such a key; that head then has exactly 1.
+    """
+    mask = relation.mask(attention.batch)
+    mask_values = mask.to(attention.weights.dtype)
+    by_query = torch.einsum("bhqk,bqk->bhq", attention.weights, mask_values)
+    return Partial(by_query.sum(-1), _n_asked(relation, attention.batch, mask, variant))
+
+
+def mass_metric(relation: Relation) -> Metric:
+    """The metric that measures the mass on a relation; also for a relation of the user's own."""
+    return Metric(
+        key=relation.metric_key or f"mass_to_{relation.key}",
+        what=f"Share of attention that falls on {relation.what}.",
+        source=relation.source,
+        unit="share of attention",
+        bounds=(0.0, 1.0),
+        kernel=partial(relation_mass, relation=relation),
+        variants=("paper", "having"),
+        relation=relation,
+    )
+
+
+def _n_asked(relation: Relation, batch: Batch, mask: Tensor, variant: str) -> Tensor:
+    asked_of = "having" if variant == "having" else relation.asked_of
+    queries = batch.real & mask.any(-1) if asked_of == "having" else batch.real
+    return queries.sum(-1).to(torch.float32)
+
+
+for _relation in RELATIONS.values():
+    METRICS.declare(mass_metric(_relation))
+
+
+def received(attention: Attention) -> Float[Tensor, "batch head key"]:
+    """Mean attention each key receives from the real queries; sums to 1 over the keys."""
+    real = attention.real.to(attention.weights.dtype)
+    total = torch.einsum("bhqk,bq->bhk", attention.weights, real)
+    return total / attention.n_real.clamp_min(1)[:, None, None].to(total.dtype)
+
+
+@metric(
+    key="column_mass",
+    source="kovaleva2019:sec4.1",
+    unit="share of attention",
+    bounds=(0.0, 1.0),
+    axes=("head", "key"),
+)
+def column_mass(attention: Attention) -> Partial:
+    r"""Attention received by each position, from all queries.
+
+    .. math:: c_k = \frac{1}{n} \sum_q a_{qk}
+
+    attention.weights  (batch, head, query, key)
+    returns            total (batch, head, key), weight (batch, 1, key): 0 past the end of a text
+    """
+    return Partial(received(attention), attention.real.unsqueeze(1).to(torch.float32))
+
+
+@metric(
+    key="column_peak", source="kovaleva2019:sec4.1", unit="share of attention", bounds=(0.0, 1.0)
+)
+def column_peak(attention: Attention) -> Partial:
+    r"""Share of all attention that the most attended position receives: high for vertical maps.
+
+    .. math:: \max_k \frac{1}{n} \sum_q a_{qk}
+
+    attention.weights  (batch, head, query, key)
+    returns            total (batch, head), weight (batch,) = 1
+    """
+    peak = received(attention).amax(-1)
+    return Partial(peak, (attention.n_real > 0).to(torch.float32))

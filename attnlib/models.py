@@ -1,0 +1,270 @@
+"""Model name -> Encoder: the weights, the tokenizer, the sizes; and its random twin."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from attnlib import assets, sources
+from attnlib.errors import AssetError, BadValue, UnknownModel, Unobservable, did_you_mean
+
+MODELS_HERE = ("e5-small", "minilm-l6")
+"""Models every machine can have: they come with packages."""
+
+
+@dataclass(frozen=True, eq=False)
+class Encoder:
+    """A bidirectional transformer in evaluation mode, with what the book needs to know of it."""
+
+    name: str
+    model: Any
+    tokenizer: Any
+    n_layers: int
+    n_heads: int
+    n_segments: int
+    max_length: int
+    source: str
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    @property
+    def pad_id(self) -> int:
+        pad = self.tokenizer.pad_token_id
+        return 0 if pad is None else pad
+
+    def to(self, device: str | torch.device) -> Encoder:
+        return replace(self, model=self.model.to(device))
+
+
+def load_encoder(
+    name: str | Path, *, device: str = "auto", dtype: torch.dtype | None = None
+) -> Encoder:
+    """An encoder by its name here, by a local folder, or by a hub id."""
+    folder = model_folder(str(name))
+    config = _quietly(_load_config, folder, str(name))
+    _refuse_unsuited(config, str(name))
+    model = _quietly(_load_model, folder, config, str(name), dtype)
+    tokenizer = _quietly(_load_tokenizer, folder, str(name))
+    _refuse_unknown_pieces(model, tokenizer, str(name))
+    return _encoder(str(name), model, tokenizer, source=str(folder)).to(pick_device(device))
+
+
+def random_twin(encoder: Encoder, seed: int = 0) -> Encoder:
+    """The same network with its embeddings kept and every other weight drawn anew.
+
+    The control of Clark 2019, sec. 5: what does the architecture alone already give?
+    """
+    twin = copy.deepcopy(encoder.model)
+    spread = getattr(twin.config, "initializer_range", 0.02)
+    generator = torch.Generator().manual_seed(seed)
+    for name, module in twin.named_modules():
+        if "embeddings" in name.split("."):
+            continue
+        if isinstance(module, nn.Linear | nn.Embedding):
+            fresh = torch.randn(module.weight.shape, generator=generator) * spread
+            module.weight.data.copy_(fresh)
+        if isinstance(module, nn.LayerNorm):
+            module.weight.data.fill_(1.0)
+        if isinstance(module, nn.Linear | nn.LayerNorm) and module.bias is not None:
+            module.bias.data.zero_()
+    return replace(encoder, name=f"{encoder.name} (random twin, seed {seed})", model=twin)
+
+
+def random_encoder(config: Any, tokenizer: Any, *, name: str = "random", seed: int = 0) -> Encoder:
+    """A network of the given shape with random weights: for full-shape checks and benchmarks."""
+    from transformers import AutoModel
+
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = AutoModel.from_config(config).eval()
+    return _encoder(name, model, tokenizer, source="random weights")
+
+
+def pick_device(device: str) -> str:
+    """`auto` is the first of CUDA, MPS and CPU that is there."""
+    if device == "auto":
+        if torch.cuda.is_available():
+            return "cuda"
+        return "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise BadValue(
+            f"device '{device}' cannot be used here ({str(error).splitlines()[0]}). "
+            "Use --device auto or cpu."
+        ) from None
+    return device
+
+
+def model_folder(name: str) -> Path:
+    """The local folder of a model: a folder the user gave, an asset, or a hub snapshot."""
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return path
+    if name in assets.known():
+        return assets.resolve(name)
+    if path.exists():
+        raise UnknownModel(f"'{name}' is a file; expected a folder with config.json and weights.")
+    models = [key for key, asset in assets.known().items() if asset.kind == "model"]
+    try:
+        return sources.hub_snapshot(name)
+    except AssetError:
+        raise UnknownModel(
+            f"'{name}'. {did_you_mean(name, models)}Known here: {', '.join(MODELS_HERE)}. "
+            "Any local folder works too, and any hub id where the hub can be reached."
+        ) from None
+
+
+def _load_config(folder: Path, name: str) -> Any:
+    from transformers import AutoConfig
+
+    if not (folder / "config.json").is_file():
+        raise UnknownModel(
+            f"'{name}' has no config.json; expected a folder that transformers can load. "
+            "Save the model there with save_pretrained()."
+        )
+    try:
+        return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # the checks of the configurations raise kinds of their own
+        raise UnknownModel(
+            f"'{name}': its config.json cannot be read ({_first_line(error)}). "
+            "Expected a model folder written by save_pretrained()."
+        ) from None
+
+
+def _load_model(folder: Path, config: Any, name: str, dtype: torch.dtype | None) -> Any:
+    from transformers import AutoModel
+
+    try:
+        model, report = AutoModel.from_pretrained(
+            folder,
+            config=config,
+            local_files_only=True,
+            trust_remote_code=False,
+            dtype=dtype or torch.float32,
+            ignore_mismatched_sizes=True,  # refused below, by name
+            output_loading_info=True,
+        )
+    except Exception as error:  # the loaders of transformers raise a dozen kinds
+        raise UnknownModel(
+            f"'{name}': its weights cannot be loaded ({_first_line(error)}). "
+            "Expected model.safetensors or pytorch_model.bin that fits config.json."
+        ) from None
+    _refuse_random_weights(report, name)
+    if hasattr(model, "pooler"):
+        model.pooler = None  # never used here, and random where the checkpoint has none
+    return model.eval()
+
+
+def _refuse_random_weights(report: dict[str, Any], name: str) -> None:
+    """transformers draws at random, and only logs, whatever a checkpoint lacks."""
+    misfits = [str(key) for key, *_ in report["mismatched_keys"]]
+    random = sorted({*report["missing_keys"], *misfits})
+    random = [key for key in random if "pooler" not in key.split(".")]
+    if random:
+        raise UnknownModel(
+            f"'{name}': {len(random)} of its weights are missing or of another shape, the first "
+            f"is {random[0]}. Expected model.safetensors or pytorch_model.bin that fits "
+            "config.json."
+        )
+
+
+def _load_tokenizer(folder: Path, name: str) -> Any:
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+    except Exception as error:
+        raise UnknownModel(
+            f"'{name}': its tokenizer cannot be loaded ({_first_line(error)}). "
+            "Expected tokenizer.json, or vocab.txt, beside config.json."
+        ) from None
+    if not tokenizer.is_fast:
+        raise Unobservable(
+            f"'{name}' has no fast tokenizer, so pieces cannot be aligned with words. "
+            "Save a tokenizer.json beside its config.json."
+        )
+    if len(tokenizer) <= len(tokenizer.all_special_tokens):  # made up where no file is found
+        raise UnknownModel(
+            f"'{name}' has no tokenizer. Expected tokenizer.json, or vocab.txt, beside config.json."
+        )
+    return tokenizer
+
+
+def _refuse_unsuited(config: Any, name: str) -> None:
+    """Only one stack of self-attention layers can be drawn as a grid of heads."""
+    if getattr(config, "is_encoder_decoder", False):
+        raise Unobservable(
+            f"'{name}' is an encoder-decoder ({config.model_type}); expected a single encoder "
+            "such as BERT, DistilBERT, RoBERTa, MPNet or ELECTRA."
+        )
+    if not getattr(config, "num_attention_heads", None):
+        raise Unobservable(
+            f"'{name}' ({config.model_type}) has no attention heads to observe. "
+            "Use an encoder such as BERT, DistilBERT, RoBERTa, MPNet or ELECTRA."
+        )
+    if getattr(config, "num_key_value_heads", None) not in (None, config.num_attention_heads):
+        raise Unobservable(
+            f"'{name}' ({config.model_type}) shares keys between its heads; expected heads of "
+            "their own, as in BERT, DistilBERT, RoBERTa, MPNet or ELECTRA."
+        )
+
+
+def _refuse_unknown_pieces(model: Any, tokenizer: Any, name: str) -> None:
+    n_known = model.get_input_embeddings().num_embeddings
+    largest = max(tokenizer.get_vocab().values())
+    if largest >= n_known:
+        raise UnknownModel(
+            f"'{name}': its tokenizer numbers pieces up to {largest}, its model knows {n_known}. "
+            "Expected a tokenizer and a model that were saved together."
+        )
+
+
+def _encoder(name: str, model: Any, tokenizer: Any, source: str) -> Encoder:
+    config = model.config
+    positions = getattr(config, "max_position_embeddings", 512)
+    embedding = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
+    padding = getattr(embedding, "padding_idx", None)
+    if padding is not None:
+        positions -= padding + 1  # RoBERTa and its kin count from there on
+    return Encoder(
+        name=name,
+        model=model,
+        tokenizer=tokenizer,
+        n_layers=config.num_hidden_layers,
+        n_heads=config.num_attention_heads,
+        n_segments=getattr(config, "type_vocab_size", 0) or 0,
+        max_length=positions,
+        source=source,
+    )
+
+
+def _quietly(load: Any, *args: Any) -> Any:
+    """Run a loader of transformers without its progress bars and load reports."""
+    from transformers.utils import logging as transformers_logging
+
+    logger = logging.getLogger("transformers")
+    level = logger.level
+    bars = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    logger.setLevel(logging.CRITICAL)
+    try:
+        return load(*args)
+    finally:
+        logger.setLevel(level)
+        if bars:
+            transformers_logging.enable_progress_bar()
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".:")

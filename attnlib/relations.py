@@ -1,0 +1,247 @@
+"""Relations between a query and a key, declared once: the vocabulary of all four papers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Literal
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from attnlib.encode import Batch
+from attnlib.errors import UnknownName, did_you_mean
+
+AskedOf = Literal["every", "having"]
+WINDOWS = (1, 2, 5, 10, 20)
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A named boolean (query, key) relation.
+
+    pairs     Batch -> (batch, query, key); if `positional`, (length, device) -> (query, key)
+    asked_of  "every" real query: the mass is a share of all the head's attention, and masses on
+              disjoint relations add up; or only queries "having" such a key, where the relation
+              is a question to some queries alone (from [SEP] to [SEP])
+    """
+
+    key: str
+    what: str
+    pairs: Callable[..., Tensor]
+    asked_of: AskedOf = "every"
+    positional: bool = False
+    metric_key: str = ""
+    source: str = "own"
+
+    def mask(self, batch: Batch) -> Bool[Tensor, "batch query key"]:
+        """Where the relation holds between real pieces of the batch."""
+        if self.positional:
+            pairs = _positional(self.pairs, batch.length, batch.device).unsqueeze(0)
+        else:
+            pairs = self.pairs(batch)
+        return pairs & batch.real.unsqueeze(1) & batch.real.unsqueeze(2)
+
+
+@lru_cache(maxsize=512)
+def _positional(pairs: Callable[..., Tensor], length: int, device: torch.device) -> Tensor:
+    """A relation of positions alone is the same for every text of one length."""
+    return pairs(length, device)
+
+
+_RELATIONS: dict[str, Relation] = {}
+
+
+def relation(
+    key: str,
+    what: str,
+    source: str,
+    *,
+    asked_of: AskedOf = "every",
+    positional: bool = False,
+    metric_key: str | None = None,
+) -> Callable[[Callable[..., Tensor]], Relation]:
+    """Declare a relation of this module; users build a `Relation` and hand it to `measure`."""
+
+    def declare(pairs: Callable[..., Tensor]) -> Relation:
+        if key in _RELATIONS:
+            raise ValueError(f"relation '{key}' is declared twice")
+        name = metric_key or f"mass_to_{key}"
+        _RELATIONS[key] = Relation(key, what, pairs, asked_of, positional, name, source)
+        return _RELATIONS[key]
+
+    return declare
+
+
+def _distance(length: int, device: torch.device) -> Tensor:
+    """key - query, for all pairs."""
+    position = torch.arange(length, device=device)
+    return position.unsqueeze(0) - position.unsqueeze(1)
+
+
+def _keys(chosen: Tensor) -> Tensor:
+    """Every query may attend to the chosen keys."""
+    return chosen.unsqueeze(1).expand(-1, chosen.shape[1], -1)
+
+
+@relation("self", "the piece itself", "clark2019:sec3.1", positional=True)
+def to_self(length: int, device: torch.device) -> Tensor:
+    return _distance(length, device) == 0
+
+
+@relation("previous", "the piece just before", "clark2019:sec3.1", positional=True)
+def to_previous(length: int, device: torch.device) -> Tensor:
+    return _distance(length, device) == -1
+
+
+@relation("next", "the piece just after", "clark2019:sec3.1", positional=True)
+def to_next(length: int, device: torch.device) -> Tensor:
+    return _distance(length, device) == 1
+
+
+@relation("earlier", "any piece before", "clark2019:sec3.1", positional=True)
+def to_earlier(length: int, device: torch.device) -> Tensor:
+    return _distance(length, device) < 0
+
+
+@relation("later", "any piece after", "clark2019:sec3.1", positional=True)
+def to_later(length: int, device: torch.device) -> Tensor:
+    return _distance(length, device) > 0
+
+
+@relation(
+    "cls",
+    "[CLS], or what the model opens its input with",
+    "clark2019:fig2",
+)
+def to_cls(batch: Batch) -> Tensor:
+    return _keys(batch.cls)
+
+
+@relation(
+    "sep",
+    "[SEP], or what the model closes a text with",
+    "clark2019:fig2",
+)
+def to_sep(batch: Batch) -> Tensor:
+    return _keys(batch.sep)
+
+
+@relation(
+    "sep_to_sep",
+    "[SEP], itself or the other one, from the [SEP] tokens alone",
+    "clark2019:fig2",
+    asked_of="having",
+    metric_key="mass_sep_to_sep",
+)
+def sep_to_sep(batch: Batch) -> Tensor:
+    return batch.sep.unsqueeze(2) & batch.sep.unsqueeze(1)
+
+
+@relation(
+    "other_to_sep",
+    "[SEP], from every other piece",
+    "clark2019:fig2",
+    asked_of="having",
+    metric_key="mass_other_to_sep",
+)
+def other_to_sep(batch: Batch) -> Tensor:
+    return ~batch.sep.unsqueeze(2) & batch.sep.unsqueeze(1)
+
+
+@relation(
+    "comma",
+    "a comma",
+    "clark2019:fig2",
+)
+def to_comma(batch: Batch) -> Tensor:
+    return _keys(batch.comma)
+
+
+@relation(
+    "period",
+    "a full stop",
+    "clark2019:fig2",
+)
+def to_period(batch: Batch) -> Tensor:
+    return _keys(batch.period)
+
+
+@relation("period_or_comma", "a full stop or a comma", "clark2019:fig3")
+def to_period_or_comma(batch: Batch) -> Tensor:
+    return _keys(batch.period | batch.comma)
+
+
+@relation(
+    "punctuation",
+    "any punctuation mark, commas and full stops included",
+    "clark2019:sec3.2",
+)
+def to_punctuation(batch: Batch) -> Tensor:
+    return _keys(batch.punctuation)
+
+
+@relation(
+    "same_segment",
+    "a piece of the same part of the input, its [SEP] included",
+    "pande2021:sec3.2",
+)
+def to_same_segment(batch: Batch) -> Tensor:
+    return batch.segment.unsqueeze(2) == batch.segment.unsqueeze(1)
+
+
+@relation(
+    "other_segment",
+    "a piece of the other part of a two-part input",
+    "guan2020:sec5.3",
+    asked_of="having",
+)
+def to_other_segment(batch: Batch) -> Tensor:
+    return batch.segment.unsqueeze(2) != batch.segment.unsqueeze(1)
+
+
+@relation(
+    "same_sentence",
+    "a piece of the same sentence",
+    "pande2021:sec3.2",
+)
+def to_same_sentence(batch: Batch) -> Tensor:
+    return batch.sentence.unsqueeze(2) == batch.sentence.unsqueeze(1)
+
+
+@relation("same_word", "another piece of the same word", "pande2021:sec2", asked_of="having")
+def to_same_word(batch: Batch) -> Tensor:
+    same = (batch.word.unsqueeze(2) == batch.word.unsqueeze(1)) & (batch.word >= 0).unsqueeze(1)
+    return same & ~to_self.mask(batch)
+
+
+def _window(width: int) -> Callable[[int, torch.device], Tensor]:
+    def within(length: int, device: torch.device) -> Tensor:
+        return _distance(length, device).abs() <= width
+
+    return within
+
+
+for _width in WINDOWS:
+    relation(
+        f"within_{_width}",
+        f"a piece at most {_width} away, itself included",
+        "pande2021:sec3.2",
+        positional=True,
+        metric_key=f"mass_within_{_width}",
+    )(_window(_width))
+
+RELATIONS = MappingProxyType(_RELATIONS)
+"""All declared relations, in the order of declaration; it cannot be changed."""
+
+
+def relation_named(key: str) -> Relation:
+    if key not in RELATIONS:
+        raise UnknownName(
+            f"relation '{key}'. {did_you_mean(key, RELATIONS)}"
+            "`attnlib relations` lists all of them."
+        )
+    return RELATIONS[key]

@@ -1,0 +1,147 @@
+"""A measurement on the terminal, as JSON, or in a file."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from attnlib.errors import BadValue
+from attnlib.metric import Metric
+from attnlib.stream import Measurement
+
+SHADES = ("#f7fbff", "#d6e6f4", "#abd0e6", "#6aaed6", "#3787c0", "#105ba4", "#08306b")
+OUT_FORMATS = (".parquet", ".csv")
+
+
+def as_json(found: Measurement, *, micro: bool = False) -> dict[str, Any]:
+    """The measurement as programs read it; NaN is null."""
+    return {
+        "model": found.model,
+        "corpus": found.corpus,
+        "n_examples": found.n_examples,
+        "skipped": found.skipped,
+        "metrics": {
+            key: {
+                part: _plain(getattr(found.estimate(key, micro=micro), part))
+                for part in ("mean", "low", "high")
+            }
+            for key in found.metrics
+        },
+    }
+
+
+def _plain(values: Any) -> Any:
+    """Nested lists of numbers, as JSON knows them."""
+    if isinstance(values, np.ndarray):
+        values = values.tolist()
+    if isinstance(values, list):
+        return [_plain(value) for value in values]
+    return None if math.isnan(values) else values
+
+
+def check_out(path: Path) -> None:
+    """Refuse a file we could not write before anything is computed."""
+    if path.suffix not in OUT_FORMATS:
+        raise BadValue(f"--out '{path}' ends in '{path.suffix}'; expected .parquet or .csv.")
+    if not path.absolute().parent.is_dir():
+        raise BadValue(f"--out '{path}': its folder does not exist. Create it first.")
+
+
+def write(found: Measurement, path: Path, *, micro: bool = False) -> None:
+    """The tidy table in a file, whole or not at all."""
+    check_out(path)
+    table = found.table(micro=micro)
+    handle, name = tempfile.mkstemp(dir=path.absolute().parent, suffix=path.suffix)
+    os.close(handle)
+    try:
+        if path.suffix == ".csv":
+            table.to_csv(name, index=False)
+        else:
+            table.to_parquet(name, index=False)
+        os.replace(name, path)
+    except OSError as error:
+        raise BadValue(f"--out '{path}' cannot be written ({error.strerror}).") from None
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def show(found: Measurement, console: Console, *, micro: bool = False) -> None:
+    """Every metric as a grid of heads that can be read at a glance."""
+    for key, metric in found.metrics.items():
+        if metric.axes == ("head",):
+            console.print(_heading(metric))
+            console.print(_grid(found.grid(key, micro=micro)))
+            console.print(_strongest(found, key, micro))
+        else:
+            axes = " x ".join(map(str, found.grid(key, micro=micro).shape))
+            console.print(_heading(metric), f"{axes} numbers: use --out or --json to see them.\n")
+    console.print(_footer(found))
+
+
+def _heading(metric: Metric) -> Text:
+    low, high = (b if isinstance(b, str) else f"{b:.3g}" for b in metric.bounds)
+    return Text.assemble(
+        (metric.key, "bold"), f"  {metric.what}  ", (f"{metric.unit}, {low} to {high}", "dim")
+    )
+
+
+def _grid(values: np.ndarray) -> Table:
+    """Layers down, heads across; the darker, the larger within this metric."""
+    table = Table(box=None, pad_edge=False, padding=(0, 0), collapse_padding=True)
+    table.add_column("layer", justify="right", style="dim")
+    for head in range(values.shape[1]):
+        table.add_column(f"{head + 1:>5} ", justify="right")
+    shades = _shades(values)
+    for layer, row in enumerate(values):
+        cells = [_cell(value, shade) for value, shade in zip(row, shades[layer], strict=True)]
+        table.add_row(f"{layer + 1} ", *cells)
+    return table
+
+
+def _shades(values: np.ndarray) -> np.ndarray:
+    """Which of the shades each value takes, from the smallest to the largest."""
+    low, high = np.nanmin(values, initial=np.inf), np.nanmax(values, initial=-np.inf)
+    scaled = (values - low) / (high - low) if high > low else np.zeros_like(values)
+    return np.nan_to_num(scaled * (len(SHADES) - 1)).round().astype(int)
+
+
+def _cell(value: float, shade: int) -> Text:
+    if math.isnan(value):
+        return Text("   –  ", style="dim")
+    ink = "#ffffff" if shade >= len(SHADES) // 2 + 1 else "#08306b"
+    return Text(f" {value:.2f} ", style=f"{ink} on {SHADES[shade]}")
+
+
+def _strongest(found: Measurement, key: str, micro: bool, n: int = 3) -> str:
+    """The heads with the largest means, with their intervals."""
+    got = found.estimate(key, micro=micro)
+    if np.isnan(got.mean).all():
+        return "defined for no example of this corpus\n"
+    order = np.argsort(np.where(np.isnan(got.mean), -np.inf, got.mean), axis=None)[::-1][:n]
+    names = []
+    for layer, head in zip(*np.unravel_index(order, got.mean.shape), strict=True):
+        mean, low, high = got.mean[layer, head], got.low[layer, head], got.high[layer, head]
+        names.append(f"{layer + 1}-{head + 1} {mean:.3f} [{low:.3f}, {high:.3f}]")
+    return f"strongest heads, with 95 % intervals: {' · '.join(names)}\n"
+
+
+def _footer(found: Measurement) -> str:
+    left_out = ", ".join(f"{n} {reason}" for reason, n in found.skipped.items())
+    return (
+        f"{found.model} on {found.corpus}: {found.n_examples} examples"
+        f"{f', {left_out}' if left_out else ''}; {found.seconds:.1f} s"
+    )
+
+
+def dump(value: Any) -> str:
+    """JSON text; a NaN that slipped through is an error, not an invalid document."""
+    return json.dumps(value, allow_nan=False, ensure_ascii=False)

@@ -1,0 +1,86 @@
+"""Means over examples and their bootstrap intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from jaxtyping import Float
+
+from attnlib.errors import BadValue
+
+REPLICATES = 1000
+LEVEL = 0.95
+DRAWN_TOGETHER = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """A mean with its interval, and over how many examples it is defined."""
+
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    n: np.ndarray
+
+
+def estimate(
+    total: Float[np.ndarray, "example *axes"],
+    weight: Float[np.ndarray, "example *axes"],
+    *,
+    micro: bool = False,
+    replicates: int = REPLICATES,
+    level: float = LEVEL,
+    seed: int = 0,
+) -> Estimate:
+    """Mean over examples (macro) or over queries (micro), with a percentile bootstrap interval.
+
+    Examples are drawn again with replacement. Where the weight is 0 an example says nothing
+    about that value and is left out of its mean; where all are left out the mean is NaN.
+    """
+    if total.shape != weight.shape:
+        raise ValueError(f"total {total.shape} and weight {weight.shape} differ in shape")
+    if not len(total):
+        raise BadValue("no example to average over; expected at least one.")
+    shape = total.shape[1:]
+    top, bottom = _sums(total.reshape(len(total), -1), weight.reshape(len(weight), -1), micro)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = top.sum(0) / bottom.sum(0)
+        draws = _draws(len(total), replicates, seed)
+        spread = np.concatenate([(counts @ top) / (counts @ bottom) for counts in draws])
+    low, high = _interval(spread, level)
+    n = (weight > 0).sum(0)
+    return Estimate(mean.reshape(shape), low.reshape(shape), high.reshape(shape), n)
+
+
+def stacked(parts: Sequence[Estimate]) -> Estimate:
+    """Estimates of the parts of an axis, as one estimate of the whole axis."""
+    return Estimate(*(np.stack([getattr(p, f.name) for p in parts]) for f in fields(Estimate)))
+
+
+def _sums(total: np.ndarray, weight: np.ndarray, micro: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Per example, what is added above and below the fraction line."""
+    total, weight = total.astype(np.float64), weight.astype(np.float64)
+    defined = weight > 0
+    if micro:
+        return np.where(defined, total, 0.0), np.where(defined, weight, 0.0)
+    value = np.divide(total, weight, out=np.zeros_like(total), where=defined)
+    return value, defined.astype(np.float64)
+
+
+def _draws(n: int, replicates: int, seed: int) -> Iterator[np.ndarray]:
+    """How often each example is drawn in each replicate, some replicates at a time."""
+    generator = np.random.default_rng(seed)
+    for start in range(0, replicates, DRAWN_TOGETHER):
+        size = min(DRAWN_TOGETHER, replicates - start)
+        yield generator.multinomial(n, np.full(n, 1 / n), size=size).astype(np.float64)
+
+
+def _interval(spread: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+    """Percentiles over the replicates in which the mean was defined."""
+    tail = 100 * (1 - level) / 2
+    undefined = np.isnan(spread).all(0)
+    filled = np.where(undefined, 0.0, spread)
+    low, high = np.nanpercentile(filled, [tail, 100 - tail], axis=0)
+    return np.where(undefined, np.nan, low), np.where(undefined, np.nan, high)

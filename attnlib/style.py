@@ -1,0 +1,129 @@
+"""The look of every figure: colours by meaning, three widths, two colour maps, one ink."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.colors import LinearSegmentedColormap
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one meaning is drawn: the mark and the dash carry it when colour cannot."""
+
+    colour: str
+    marker: str = "o"
+    dash: str | tuple[int, tuple[float, ...]] = "-"
+
+
+# Hues after Okabe and Ito, moved in lightness until each has a contrast of 3:1 or more against a
+# white page and against a near-black one.
+LOOKS: Mapping[str, Look] = MappingProxyType(
+    {
+        "special": Look("#d1590a", "X", "-"),
+        "next": Look("#0b74b5", "^", (0, (5, 1.5))),
+        "previous": Look("#2e97c9", "v", (0, (1.5, 1.2))),
+        "syntax": Look("#0c9068", "s", (0, (6, 1.5, 1.5, 1.5))),
+        "block": Look("#b9689a", "D", (0, (3, 1, 1, 1, 1, 1))),
+        "ours": Look("#7a6fc4", "o", "-"),
+        "paper": Look("#80868f", "o", "none"),
+        "other": Look("#80868f", "P", (0, (2, 2))),
+    }
+)
+
+# Which meaning a metric key carries, by the words in it; the first that fits decides.
+_MEANINGS = (
+    ("previous", "previous"),
+    ("next", "next"),
+    ("cls", "special"),
+    ("sep", "special"),
+    ("special", "special"),
+    ("punct", "special"),
+    ("block", "block"),
+    ("sentence", "block"),
+    ("syntax", "syntax"),
+    ("dep", "syntax"),
+    ("entropy", "ours"),
+)
+
+# Inches. A page column of the book is about 7.2 inches wide on screen.
+WIDTHS: Mapping[str, float] = MappingProxyType({"narrow": 4.2, "column": 6.0, "wide": 7.4})
+
+# The page's own text colour stands in for INK, so one drawing serves a light and a dark page.
+INK = "#010203"
+FAINT = "#8b9199"
+
+SEQUENTIAL = LinearSegmentedColormap.from_list(
+    "attnlib_sequential",
+    ["#f3f1ea", "#f6d9a4", "#eda566", "#d06a57", "#9b3a5d", "#5b1f58", "#25103a"],
+)
+DIVERGING = LinearSegmentedColormap.from_list(
+    "attnlib_diverging",
+    ["#0a3d66", "#2f7fb3", "#9ccbe2", "#f3f1ea", "#f2b98a", "#d1590a", "#6d2a00"],
+)
+
+_RC: Mapping[Any, Any] = MappingProxyType(
+    {
+        "figure.facecolor": "none",
+        "axes.facecolor": "none",
+        "savefig.facecolor": "none",
+        "font.family": "DejaVu Sans",
+        "font.size": 9,
+        "axes.titlesize": 10,
+        "axes.titleweight": "bold",
+        "axes.titlelocation": "left",
+        "axes.labelsize": 9,
+        "axes.edgecolor": FAINT,
+        "axes.linewidth": 0.8,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.labelcolor": INK,
+        "axes.titlecolor": INK,
+        "text.color": INK,
+        "xtick.color": FAINT,
+        "ytick.color": FAINT,
+        "xtick.labelcolor": INK,
+        "ytick.labelcolor": INK,
+        "xtick.labelsize": 8,
+        "ytick.labelsize": 8,
+        "lines.linewidth": 1.8,
+        "legend.frameon": False,
+        "svg.fonttype": "none",
+        "svg.hashsalt": "attnlib",
+    }
+)
+
+
+def meaning(metric: str) -> str:
+    """The meaning in the palette that a metric key carries, `other` when it names none."""
+    return next((name for word, name in _MEANINGS if word in metric), "other")
+
+
+def look(metric: str) -> Look:
+    """Colour, mark and dash of a metric: the same in every figure of the book."""
+    return LOOKS[meaning(metric)]
+
+
+@contextmanager
+def drawing() -> Iterator[None]:
+    """Draw in the book's look without touching the reader's own matplotlib settings."""
+    with mpl.rc_context(dict(_RC)):
+        yield
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of a colour, from 0 (black) to 1 (white): what is left of it in grey."""
+    channels = mpl.colors.to_rgb(colour)
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    """Contrast ratio of two colours, from 1 to 21."""
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)

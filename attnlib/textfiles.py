@@ -1,0 +1,165 @@
+"""Strict reading of text files: what cannot be read is said in one sentence with file and line."""
+
+from __future__ import annotations
+
+import bz2
+import json
+import lzma
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from attnlib.errors import CorpusError
+
+Row = tuple[int, dict[str, Any]]
+"""A line number, counted from 1, and the named fields of that line."""
+
+
+def find_file(folder: Path, *names: str) -> Path:
+    """The first of the named files that the folder holds, plain or as `.xz`."""
+    for name in names:
+        for candidate in (folder / name, folder / f"{name}.xz"):
+            if candidate.is_file():
+                return candidate
+    wanted = " or ".join(names)
+    raise CorpusError(f"{folder} holds no {wanted}. Fetch the asset again, or give its folder.")
+
+
+def has_file(folder: Path, *names: str) -> bool:
+    return any((folder / n).is_file() or (folder / f"{n}.xz").is_file() for n in names)
+
+
+def plain_name(path: Path) -> str:
+    """The file's name without `.xz`, as used in messages and for its format."""
+    return path.name.removesuffix(".xz")
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file, decompressed if its name ends in .xz or .bz2."""
+    if not path.exists():
+        raise CorpusError(f"{path} does not exist. Give a .txt, .jsonl or .conllu file.")
+    if path.is_dir():
+        raise CorpusError(f"{path} is a folder. Give one .txt, .jsonl or .conllu file in it.")
+    unpack = {".xz": lzma.decompress, ".bz2": bz2.decompress}.get(path.suffix)
+    try:
+        content = path.read_bytes()
+        return unpack(content) if unpack else content
+    except PermissionError as error:
+        raise CorpusError(f"{path} cannot be read: permission denied. Change its mode.") from error
+    except (lzma.LZMAError, EOFError, OSError, ValueError) as error:
+        raise CorpusError(
+            f"{path} is damaged or cut short ({error}). Fetch or compress it again."
+        ) from error
+
+
+def read_text(path: Path) -> str:
+    """The text of a UTF-8 file, without a byte-order mark, lines ended by `\\n`."""
+    content = read_bytes(path)
+    zero = content.find(b"\0")
+    if zero >= 0:
+        raise CorpusError(
+            f"{path} is not text: a NUL byte at offset {zero}. Give a UTF-8 text file."
+        )
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CorpusError(
+            f"{path} is not UTF-8: byte 0x{content[error.start]:02x} at offset {error.start}. "
+            "Save it as UTF-8."
+        ) from error
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    if not text.strip():
+        state = "is empty" if not content else "holds only blank lines"
+        raise CorpusError(f"{path} {state}. At least one example is needed.")
+    return text
+
+
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Numbered lines of a text file. Split at `\\n` only: form feeds and the like are content."""
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if line.strip():
+            yield number, line
+
+
+def read_jsonl(path: Path) -> Iterator[Row]:
+    """Numbered objects of a file with one JSON object a line."""
+    for number, line in lines(path):
+        try:
+            value = json.loads(line)
+        except ValueError as error:
+            raise CorpusError(
+                f"{path}:{number}: not JSON ({error}). One object a line is expected."
+            ) from error
+        if not isinstance(value, dict):
+            raise CorpusError(
+                f"{path}:{number}: {_kind(value)} instead of an object. "
+                'Write {"text": "..."} on the line.'
+            )
+        yield number, value
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(read_text(path))
+    except ValueError as error:
+        raise CorpusError(f"{path} is not JSON ({error}). Fetch it again.") from error
+
+
+def read_table(path: Path, header: tuple[str, ...] | None = None) -> Iterator[Row]:
+    """Numbered rows of a tab-separated file; quotes are plain characters (GLUE's files).
+
+    Without `header` the first line names the columns, and every row must have that many.
+    With it the columns are named here, and further unnamed columns are ignored.
+    """
+    names: tuple[str, ...] | None = header
+    for number, line in lines(path):
+        cells = tuple(line.split("\t"))
+        if names is None:
+            names = tuple(cell.strip() for cell in cells)
+            continue
+        if len(cells) < len(names) or (header is None and len(cells) > len(names)):
+            raise CorpusError(
+                f"{path}:{number}: {len(cells)} columns, expected {len(names)} "
+                f"({', '.join(names)}). Mend the line."
+            )
+        yield number, dict(zip(names, cells, strict=False))
+
+
+def read_parquet(path: Path) -> Iterator[Row]:
+    """Numbered rows of a parquet file, the hub's form of a dataset."""
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        rows = pyarrow.parquet.read_table(path).to_pylist()
+    except (pyarrow.ArrowException, OSError) as error:
+        raise CorpusError(f"{path} is no parquet file ({error}). Fetch it again.") from error
+    return enumerate(rows, start=1)
+
+
+def field(row: Row, path: Path, *names: str, kind: type | tuple[type, ...] = str) -> Any:
+    """The value of the first of the named fields that the row has, of the type asked for."""
+    number, values = row
+    for name in names:
+        if name in values:
+            value = values[name]
+            if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+                raise CorpusError(
+                    f"{path}:{number}: '{name}' is {_kind(value)}, expected {_names(kind)}. "
+                    "Mend the line."
+                )
+            return value
+    raise CorpusError(
+        f"{path}:{number}: no '{names[0]}' among {', '.join(values) or 'no fields'}. Add it."
+    )
+
+
+def _kind(value: object) -> str:
+    names = {dict: "an object", list: "a list", str: "a string", bool: "true/false"}
+    return names.get(type(value), "nothing" if value is None else f"the number {value}")
+
+
+def _names(kind: type | tuple[type, ...]) -> str:
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    words: dict[type, str] = {str: "a string", list: "a list", dict: "an object"}
+    return " or ".join(dict.fromkeys(words.get(k, "a number") for k in kinds))

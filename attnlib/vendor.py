@@ -1,0 +1,105 @@
+"""Scripts that the pages need to work without a network, fetched once from the package registry."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+from attnlib.errors import ChecksumError
+
+
+@dataclass(frozen=True)
+class Script:
+    """A package of scripts: which of its files go where under `vendored/`."""
+
+    package: str
+    sha256: str
+    prefix: str
+    keep: tuple[str, ...]
+    into: str
+
+
+SCRIPTS = (
+    Script(
+        package="mathjax@3.2.2",
+        sha256="1b9c0a1c44df864e915690558e72adb9cc5203360daefd385084ced3b6c64c09",
+        prefix="package/es5/",
+        keep=("tex-mml-chtml.js", "output/chtml/fonts/woff-v2/*", "input/tex/extensions/*"),
+        into="mathjax",
+    ),
+    Script(
+        package="requirejs@2.3.8",
+        sha256="777158e89275e16bd51aec3ef714fbcb5dc45789e7078659933bc814916d7dec",
+        prefix="package/",
+        keep=("require.js",),
+        into="",
+    ),
+    Script(
+        package="@jupyter-widgets/html-manager@1.0.15",
+        sha256="2b9d65cb7913e1c7d671757a10008b32c9c2448d4429513371e55c07d6107638",
+        prefix="package/dist/",
+        keep=("embed-amd.js", "*.woff", "*.woff2"),
+        into="widgets",
+    ),
+)
+
+
+def vendor(into: Path, cache: Path) -> bool:
+    """Put the scripts under `into`; False if they cannot be had here, and then nothing is put."""
+    cache.mkdir(parents=True, exist_ok=True)
+    archives = [_archive(script, cache) for script in SCRIPTS]
+    if None in archives:
+        return False
+    for script, archive in zip(SCRIPTS, archives, strict=True):
+        assert archive is not None
+        _unpack(script, archive, into / script.into)
+    return True
+
+
+def _archive(script: Script, cache: Path) -> Path | None:
+    """The package's archive, from the cache or by `npm pack`; None without npm or network."""
+    held = cache / f"{script.sha256}.tgz"
+    if held.is_file():
+        return held
+    npm = shutil.which("npm")
+    if npm is None:
+        return None
+    with tempfile.TemporaryDirectory(dir=cache) as folder:
+        quick = ["--silent", "--fetch-retries=0", "--fetch-timeout=60000"]
+        command = [npm, "pack", script.package, *quick]
+        done = subprocess.run(command, cwd=folder, capture_output=True, check=False)
+        fetched = sorted(Path(folder).glob("*.tgz"))
+        if done.returncode != 0 or not fetched:
+            return None
+        _verify(script, fetched[0])
+        fetched[0].replace(held)
+    return held
+
+
+def _verify(script: Script, archive: Path) -> None:
+    found = hashlib.sha256(archive.read_bytes()).hexdigest()
+    if found != script.sha256:
+        raise ChecksumError(
+            f"{script.package} has sha256 {found[:8]}…, expected {script.sha256[:8]}…. It was not "
+            "used; build again, or without npm on the PATH."
+        )
+
+
+def _unpack(script: Script, archive: Path, into: Path) -> None:
+    """Write only the files that are kept; nothing of the package is ever run."""
+    with tarfile.open(archive) as opened:
+        for member in opened:
+            name = member.name.removeprefix(script.prefix)
+            if name == member.name or not member.isfile():
+                continue
+            if any(fnmatch(name, k) for k in script.keep):
+                data = opened.extractfile(member)
+                target = into / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(data.read() if data else b"")

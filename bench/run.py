@@ -1,0 +1,122 @@
+"""Benchmarks: every number is a ratio of two things timed in the same run."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+from transformers import BertConfig
+
+from attnlib.encode import Batch, Encoded, batches, model_inputs
+from attnlib.extract import tapped
+from attnlib.metric import METRICS, Metric
+from attnlib.models import Encoder, load_encoder, random_encoder
+from attnlib.stream import Watch
+
+LENGTH = 128
+BATCH = 8
+
+
+def surface_metrics() -> list[Metric]:
+    """Every metric that looks at one layer at a time."""
+    return [metric for metric in METRICS.values() if metric.scope == "layer"]
+
+
+def sample_batches(encoder: Encoder, n_batches: int) -> list[Batch]:
+    """Full-length batches and one with padding, of invented ids: the content costs nothing."""
+    generator = torch.Generator().manual_seed(0)
+    lengths = [LENGTH] * (BATCH * (n_batches - 1)) + [LENGTH - 8 * i for i in range(BATCH)]
+    return list(
+        batches(
+            (_invented(i, n, generator) for i, n in enumerate(lengths)), encoder, batch_size=BATCH
+        )
+    )
+
+
+def _invented(index: int, length: int, generator: torch.Generator) -> Encoded:
+    inner = torch.randint(1000, 20000, (length - 3,), generator=generator).tolist()
+    middle = length // 2
+    ids = [101, *inner[:middle], 102, *inner[middle:], 102]
+    word = [-1, *range(middle), -1, *range(middle, length - 3), -1]
+    segment = [0] * (middle + 2) + [1] * (length - middle - 2)
+    return Encoded(index, ids, segment, word, [i // 25 for i in range(length)])
+
+
+def best_ratio(ours: Callable[[], object], theirs: Callable[[], object], rounds: int) -> float:
+    """The ratio of the best times; the two take turns, so that both meet the same machine."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(rounds):
+        for task, spent in zip((ours, theirs), times, strict=True):
+            started = time.perf_counter()
+            task()
+            spent.append(time.perf_counter() - started)
+    return min(times[0]) / min(times[1])
+
+
+def stream_over_forward(encoder: Encoder, rounds: int, n_batches: int = 2) -> float:
+    """All surface metrics in one streaming pass, over a bare sdpa forward of the same batches."""
+    given = sample_batches(encoder, n_batches)
+    watch = Watch(encoder, surface_metrics(), LENGTH)
+    encoder.model.set_attn_implementation("sdpa")
+
+    def bare() -> None:
+        for batch in given:
+            encoder.model(**model_inputs(batch, encoder))
+
+    def streamed() -> None:
+        with tapped(encoder, watch.tap):
+            for batch in given:
+                watch.reduce(batch, "pair")
+
+    with torch.inference_mode():
+        bare()
+        streamed()
+        return best_ratio(streamed, bare, rounds)
+
+
+def peak_memory(n_documents: int) -> float:
+    """Peak resident memory, in MiB, of a process that streams so many documents."""
+    script = f"from bench.run import stream_documents; stream_documents({n_documents})"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    return float(done.stdout.split()[-1])
+
+
+def stream_documents(n_documents: int) -> None:
+    """Stream invented documents through a small network and print the peak memory."""
+    from attnlib.corpora import Corpus
+    from attnlib.examples import Segment
+    from attnlib.stream import stream
+
+    encoder = load_encoder("e5-small")
+    words = ["the", "river", "was", "wide", ",", "and", "nobody", "crossed", "it", "."]
+    texts = (" ".join(words[: 4 + i % 7] * 3) for i in range(n_documents))
+    corpus = Corpus(
+        name="invented",
+        kind="text",
+        examples=tuple(Segment(str(i), text) for i, text in enumerate(texts)),
+        skipped={},
+        source="bench",
+        digest="",
+    )
+    found = stream(encoder, corpus, surface_metrics())
+    found.table()
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def all_benchmarks(quick: bool = False) -> dict[str, float]:
+    """Every benchmark by its name; the name says which two things are compared."""
+    e5 = load_encoder("e5-small")
+    base = random_encoder(BertConfig(), e5.tokenizer, name="bert-base shape")
+    rounds = 3 if quick else 8
+    few, many = (50, 500) if quick else (200, 2000)
+    return {
+        "stream_over_forward.bert-base-shape": stream_over_forward(base, rounds),
+        "stream_over_forward.e5-small": stream_over_forward(e5, rounds),
+        f"peak_memory_{many}_over_{few}_documents": peak_memory(many) / peak_memory(few),
+    }

@@ -1,0 +1,22 @@
+"""Shapes in annotations are checked under pytest; nothing here reaches the hub."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import pytest
+from jaxtyping import install_import_hook
+
+SHAPED = ("attention", "encode", "relations", "mass", "entropy", "divergence", "stats")
+_hook = install_import_hook([f"attnlib.{name}" for name in SHAPED], "beartype.beartype")
+
+
+@pytest.fixture(scope="session")
+def e5_small():  # type: ignore[no-untyped-def]
+    """The real 144-head model, loaded once."""
+    from attnlib.models import load_encoder
+
+    return load_encoder("e5-small")
