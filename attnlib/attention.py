@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Float
@@ -34,6 +35,25 @@ class Attention:
         """Real pieces of each example."""
         return self.real.sum(-1).to(torch.float32)
 
+    @cached_property
+    def received(self) -> Float[Tensor, "batch head key"]:
+        """Mean attention each key receives from the real queries; sums to 1 over the keys."""
+        real = self.real[:, None, None, :].to(self.weights.dtype)
+        total = torch.matmul(real, self.weights).squeeze(2)
+        return total / self.n_real.clamp_min(1)[:, None, None].to(total.dtype)
+
+    @cached_property
+    def row_entropy(self) -> Float[Tensor, "batch head query"]:
+        """Entropy of every row in nats; rows of padding hold no meaning.
+
+        Where the logits s are known, no logarithm of the whole map is needed: with m = max(s),
+        ln a_k = s_k - m + ln max(a), so H = -ln max(a) - sum_k a_k (s_k - m).
+        """
+        if self.scores is None:
+            return entropy_of(self.weights)
+        below = self.scores - self.scores.amax(-1, keepdim=True)
+        return -self.weights.amax(-1).log() - torch.linalg.vecdot(self.weights, below)
+
     def smoothed(self, share: float) -> Float[Tensor, "batch head query key"]:
         """The maps with a share of the uniform row over real keys mixed in (Clark's code)."""
         dtype = self.weights.dtype
@@ -46,3 +66,9 @@ class Attention:
             return self
         # Logits in half precision would make a poor entropy: the weights are what the model used.
         return Attention(self.weights.float(), self.batch, scores=None)
+
+
+def entropy_of(rows: Float[Tensor, "*axes key"]) -> Float[Tensor, "*axes"]:
+    """Entropy along the last axis, with 0 ln 0 = 0."""
+    smallest = torch.finfo(rows.dtype).tiny
+    return -(rows * rows.clamp_min(smallest).log()).sum(-1)

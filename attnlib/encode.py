@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -78,6 +79,11 @@ class Batch:
     @property
     def device(self) -> torch.device:
         return self.ids.device
+
+    @cached_property
+    def real_pairs(self) -> Bool[Tensor, "batch query key"]:
+        """Where both the query and the key are real."""
+        return self.real.unsqueeze(2) & self.real.unsqueeze(1)
 
     def rows(self, which: slice) -> Batch:
         """The examples of a slice, as views."""

@@ -6,25 +6,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlib.attention import Attention
+from attnlib.attention import Attention, entropy_of
 from attnlib.metric import Partial, metric
 
 AUTHORS_SMOOTHING = 1e-4
 
 
-def row_entropy(attention: Attention, variant: str = "paper") -> Float[Tensor, "batch head query"]:
-    r"""Entropy of every row in nats; rows of padding hold no meaning.
-
-    Where the logits s are known, no logarithm of the whole map is needed: with m = max(s),
-    ln a_k = s_k - m + ln max(a), so H = -ln max(a) - sum_k a_k (s_k - m).
-    """
+def _row_entropy(attention: Attention, variant: str) -> Float[Tensor, "batch head query"]:
     if variant == "authors":
-        return _entropy_of(attention.smoothed(AUTHORS_SMOOTHING))
-    weights, scores = attention.weights, attention.scores
-    if scores is None:
-        return _entropy_of(weights)
-    below = scores - scores.amax(-1, keepdim=True)
-    return -weights.amax(-1).log() - torch.linalg.vecdot(weights, below)
+        return entropy_of(attention.smoothed(AUTHORS_SMOOTHING))
+    return attention.row_entropy
 
 
 @metric(
@@ -45,7 +36,7 @@ def attention_entropy(attention: Attention, variant: str = "paper") -> Partial:
 
     Differs from the authors' code: no smoothing (variant="authors" mixes in 0.0001 uniform).
     """
-    rows = row_entropy(attention, variant)
+    rows = _row_entropy(attention, variant)
     return Partial((rows * attention.real.unsqueeze(1)).sum(-1), attention.n_real)
 
 
@@ -64,12 +55,7 @@ def entropy_from_cls(attention: Attention, variant: str = "paper") -> Partial:
     attention.weights  (batch, head, query, key)
     returns            total (batch, head), weight (batch,) = 1, or 0 where there is no [CLS]
     """
-    rows = row_entropy(attention, variant)
-    from_cls = attention.batch.cls.unsqueeze(1)
-    weight = attention.batch.cls.sum(-1).to(torch.float32)
-    return Partial((rows * from_cls).sum(-1), weight)
-
-
-def _entropy_of(weights: Float[Tensor, "batch head query key"]) -> Tensor:
-    smallest = torch.finfo(weights.dtype).tiny  # 0 log 0 is 0
-    return -(weights * weights.clamp_min(smallest).log()).sum(-1)
+    has_cls, place = attention.batch.cls.max(-1)
+    rows = _row_entropy(attention, variant)
+    row = rows.gather(2, place[:, None, None].expand(-1, rows.shape[1], 1)).squeeze(2)
+    return Partial(row * has_cls.unsqueeze(-1), has_cls.to(torch.float32))

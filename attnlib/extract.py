@@ -79,7 +79,7 @@ def _attention(
         scores = torch.matmul(query[rows] * scaling, key[rows].transpose(2, 3))
         if attention_mask is not None:
             mask = attention_mask if attention_mask.shape[0] == 1 else attention_mask[rows]
-            scores = scores + mask
+            scores += mask
         weights = tap.visit(rows, torch.softmax(scores, dim=-1), scores)
         weights = torch.nn.functional.dropout(weights, p=dropout, training=module.training)
         outputs.append(torch.matmul(weights, value[rows]).transpose(1, 2))

@@ -26,24 +26,29 @@ class Selectors:
     """Fewer columns and the matrix product adds up thousands of numbers one after the other."""
 
     def __init__(self, batch: Batch, metrics: Sequence[Metric]) -> None:
-        n_pairs = batch.length**2
-        n_rows = max(len(metrics), self.LEAST)
-        self.matrix = torch.zeros(len(batch), n_rows, n_pairs, device=batch.device)
-        self.weight = torch.empty(len(batch), len(metrics), device=batch.device)
+        n, length = len(batch), batch.length
+        shape = (n, max(len(metrics), self.LEAST), length, length)
+        maps = torch.zeros(shape, device=batch.device)
+        self.weight = torch.empty(n, len(metrics), device=batch.device)
         for column, one in enumerate(metrics):
             assert one.relation is not None
-            mask = one.relation.mask(batch)
-            self.matrix[:, column] = mask.flatten(1)
+            pairs, mask = one.relation.pairs_in(batch), maps[:, column]
+            torch.logical_and(pairs, batch.real_pairs, out=mask)
             self.weight[:, column] = _n_asked(one.relation, batch, mask, one.variant)
+        self.matrix = maps.flatten(2)
 
     def masses(
         self, weights: Float[Tensor, "batch head query key"], rows: slice = slice(None)
-    ) -> list[Partial]:
-        """Every relation's mass for the examples `rows` of the batch."""
+    ) -> Float[Tensor, "batch relation head"]:
+        """The sums of every relation for the examples `rows` of the batch."""
         matrix = self.matrix[rows].to(weights.dtype)
-        totals = torch.bmm(weights.flatten(2), matrix.transpose(1, 2)).unbind(2)
-        counts = self.weight[rows].unbind(1)
-        return [Partial(totals[column], count) for column, count in enumerate(counts)]
+        sums = torch.bmm(matrix, weights.flatten(2).transpose(1, 2))
+        return sums[:, : self.weight.shape[1]]
+
+    def partials(self, sums: Tensor, rows: slice = slice(None)) -> list[Partial]:
+        """Sums (batch, ..., relation, head) taken apart by relation."""
+        weights = self.weight[rows].unbind(1)
+        return [Partial(t, w) for t, w in zip(sums.unbind(-2), weights, strict=True)]
 
 
 def relation_mass(attention: Attention, *, relation: Relation, variant: str = "paper") -> Partial:
@@ -88,13 +93,6 @@ for _relation in RELATIONS.values():
     METRICS.declare(mass_metric(_relation))
 
 
-def received(attention: Attention) -> Float[Tensor, "batch head key"]:
-    """Mean attention each key receives from the real queries; sums to 1 over the keys."""
-    real = attention.real.to(attention.weights.dtype)
-    total = torch.einsum("bhqk,bq->bhk", attention.weights, real)
-    return total / attention.n_real.clamp_min(1)[:, None, None].to(total.dtype)
-
-
 @metric(
     key="column_mass",
     source="kovaleva2019:sec4.1",
@@ -110,7 +108,7 @@ def column_mass(attention: Attention) -> Partial:
     attention.weights  (batch, head, query, key)
     returns            total (batch, head, key), weight (batch, 1, key): 0 past the end of a text
     """
-    return Partial(received(attention), attention.real.unsqueeze(1).to(torch.float32))
+    return Partial(attention.received.clone(), attention.real.unsqueeze(1).to(torch.float32))
 
 
 @metric(
@@ -124,5 +122,5 @@ def column_peak(attention: Attention) -> Partial:
     attention.weights  (batch, head, query, key)
     returns            total (batch, head), weight (batch,) = 1
     """
-    peak = received(attention).amax(-1)
+    peak = attention.received.amax(-1)
     return Partial(peak, (attention.n_real > 0).to(torch.float32))

@@ -39,11 +39,13 @@ class Relation:
 
     def mask(self, batch: Batch) -> Bool[Tensor, "batch query key"]:
         """Where the relation holds between real pieces of the batch."""
+        return self.pairs_in(batch) & batch.real_pairs
+
+    def pairs_in(self, batch: Batch) -> Bool[Tensor, "#batch query key"]:
+        """Where the relation holds, padding or not; one map for all examples if positional."""
         if self.positional:
-            pairs = _positional(self.pairs, batch.length, batch.device).unsqueeze(0)
-        else:
-            pairs = self.pairs(batch)
-        return pairs & batch.real.unsqueeze(1) & batch.real.unsqueeze(2)
+            return _positional(self.pairs, batch.length, batch.device).unsqueeze(0)
+        return self.pairs(batch)
 
 
 @lru_cache(maxsize=512)

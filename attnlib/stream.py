@@ -199,18 +199,20 @@ class Watch:
         self.tap = Tap(observe=self._observe)
         self._batch: Batch
         self._selectors: Selectors | None = None
+        self._parts: dict[int, Batch] = {}
+        self._sums: list[list[Tensor]] = []
         self._found: dict[str, list[list[Partial]]] = {}
         self._maps: list[list[Tensor]] = []
 
     def reduce(self, batch: Batch, segment_ids: str) -> dict[str, Partial]:
         """Run the batch; every metric's partial is (batch, layer, head, ...)."""
         layers = range(self.encoder.n_layers)
-        self._batch = batch
+        self._batch, self._parts = batch, {}
         self._selectors = Selectors(batch, self.linear) if self.linear else None
-        self._found = {m.key: [[] for _ in layers] for m in (*self.linear, *self.layered)}
-        self._maps = [[] for _ in layers]
+        self._found = {m.key: [[] for _ in layers] for m in self.layered}
+        self._sums, self._maps = [[] for _ in layers], [[] for _ in layers]
         run_tapped(self.encoder, batch, self.tap, segment_ids=segment_ids)
-        partials = {key: _stack(found) for key, found in self._found.items()}
+        partials = self._masses() | {key: _stack(found) for key, found in self._found.items()}
         partials |= self._reduce_across()
         for metric in (*self.layered, *self.across):
             if "key" in metric.axes:
@@ -225,7 +227,8 @@ class Watch:
         if not bad.any():
             return
         row, place = (int(axis.min()) for axis in bad.nonzero(as_tuple=True)[:2])
-        layer = place if key in self._found else place // self.encoder.n_heads
+        across = any(key == metric.key for metric in self.across)
+        layer = place // self.encoder.n_heads if across else place
         raise BadValue(
             f"'{self.encoder.name}': {key} is not finite from layer {layer + 1} on, first in "
             f"document {self._batch.index[row] + 1}. Expected finite weights: check the "
@@ -233,15 +236,23 @@ class Watch:
         )
 
     def _observe(self, layer: int, rows: slice, weights: Tensor, scores: Tensor | None) -> None:
-        attention = Attention(weights, self._batch.rows(rows), scores).reduced()
+        if rows.start not in self._parts:  # every layer sees the same slices of the batch
+            self._parts[rows.start] = self._batch.rows(rows)
+        attention = Attention(weights, self._parts[rows.start], scores).reduced()
         if self._selectors is not None:
-            masses = self._selectors.masses(attention.weights, rows)
-            for metric, partial in zip(self.linear, masses, strict=True):
-                self._found[metric.key][layer].append(partial)
+            self._sums[layer].append(self._selectors.masses(attention.weights, rows))
         for metric in self.layered:
             self._found[metric.key][layer].append(metric(attention))
         if self.across:
             self._maps[layer].append(attention.weights)
+
+    def _masses(self) -> dict[str, Partial]:
+        """Sums of all relations over slices and layers, taken apart by relation."""
+        if self._selectors is None:
+            return {}
+        sums = torch.stack([torch.cat(layer) for layer in self._sums], dim=1)
+        keys = [metric.key for metric in self.linear]
+        return dict(zip(keys, self._selectors.partials(sums), strict=True))
 
     def _reduce_across(self) -> dict[str, Partial]:
         """Metrics between heads of different layers need all maps of this one batch."""

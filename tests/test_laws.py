@@ -270,7 +270,8 @@ def test_rounding_of_the_matrix_product(others: int) -> None:
     relations = [metric for metric in METRICS.values() if metric.relation is not None]
     chosen = [METRICS["mass_to_same_segment"], *relations[:others]]
     weights = scores.softmax(-1)
-    found = Selectors(attention.batch, chosen).masses(weights)[0]
+    selectors = Selectors(attention.batch, chosen)
+    found = selectors.partials(selectors.masses(weights))[0]
     double = METRICS["mass_to_same_segment"](Attention(weights.double(), attention.batch))
     same_partial(found, double, 1e-5)
 
