@@ -7,6 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TORCH := $(shell grep '^torch==' constraints.txt)
+PIP := $(shell grep '^pip==' constraints.txt)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help book test check format fetch bench clean
@@ -48,6 +49,7 @@ $(READY): pyproject.toml constraints.txt
 	  { echo "attnlib needs Python 3.11 or newer, found $$("$(PYTHON)" -V 2>&1 || echo none); name one with 'make PYTHON=/path/to/python3.11'." >&2; exit 1; }
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
 	@echo "Setting up $(VENV) (once; a few minutes) ..."
+	@$(BIN)/python -m pip install --quiet $(PIP)
 	@$(BIN)/python -m pip install --quiet $(TORCH)
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[book,dev]'
 	@touch $@

@@ -10,10 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attnlib import wikitext
+from attnlib import reader, wikitext
 from attnlib.annotated import read_framenet, read_framenet_473, read_gap, read_ontogum
 from attnlib.conllu import read_conllu
 from attnlib.errors import BadValue
+from attnlib.reader import Passage
+from attnlib.reader.convert import to_coref, to_frames, to_questions, to_segment
 from attnlib.segments import cached_paragraphs, piece_length, read_paragraphs, segments
 from attnlib.tasks import DEV_SHARE, PARAPHRASE_SCORE, SPLIT_RULE, read_squad, read_task
 from attnlib.textfiles import field, find_file, read_parquet
@@ -55,12 +57,16 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A named corpus. `assets` are tried in turn; `draws` says that the reader obeys the limit."""
+    """A named corpus. `assets` are tried in turn; `draws` says that the reader obeys the limit.
+
+    `folder` is where a corpus lies that comes with the package itself.
+    """
 
     info: CorpusInfo
     read: Callable[[Path, Options], Read]
     assets: tuple[str, ...]
     draws: bool = False
+    folder: Path | None = None
 
 
 def _simple(read: Callable[[Path], Read]) -> Callable[[Path, Options], Read]:
@@ -208,8 +214,24 @@ def _tasks() -> Iterator[Entry]:
         yield Entry(info, _simple(partial(read_squad, split)), ("squad",))
 
 
+def _reader() -> Iterator[Entry]:
+    shapes: tuple[tuple[str, str, str, Callable[[Passage], list[Any]]], ...] = (
+        ("reader", "segment", "its two paragraphs as pairs", lambda p: [to_segment(p)]),
+        ("reader-coref", "coref", "its entities and their mentions", lambda p: [to_coref(p)]),
+        ("reader-frames", "frame", "its predicates and core elements", to_frames),
+        ("reader-qa", "question", "its questions and answers", to_questions),
+    )
+    for name, kind, what, shape in shapes:
+        info = CorpusInfo(name, kind, "", f"the book's own passages: {what}", "CC BY 4.0")
+        yield Entry(info, partial(_passages, shape), (), folder=reader.FOLDER)
+
+
+def _passages(shape: Callable[[Passage], list[Any]], folder: Path, options: Options) -> Read:
+    return [example for one in reader.passages(folder) for example in shape(one)], {}
+
+
 ENTRIES: dict[str, Entry] = {
     entry.info.name: entry
-    for group in (_wiki, _treebanks, _coreference, _frames, _tasks)
+    for group in (_wiki, _treebanks, _coreference, _frames, _tasks, _reader)
     for entry in group()
 }

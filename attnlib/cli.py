@@ -130,6 +130,51 @@ def corpora(json: Json = False) -> None:
 
 
 @app.command()
+def reader(
+    stats: Annotated[bool, typer.Option("--stats", help="Count what is in it.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Look for mistakes.")] = False,
+    show: Annotated[str | None, typer.Option(help="Show one passage, annotated.")] = None,
+    json: Json = False,
+) -> None:
+    """The book's own annotated passages: list, count, check or show them."""
+    from attnlib import reader as shelf
+    from attnlib.parse import tagger
+    from attnlib.reader import terminal
+    from attnlib.reader.stats import n_words, statistics
+    from attnlib.report import dump
+
+    passages = shelf.passages()
+    if show is not None:
+        console.print(terminal.shown(shelf.passage(show)))
+    elif check:
+        found = shelf.problems(passages, shelf.frame_table(), tagger())
+        for problem in found:
+            print(problem)
+        if found:
+            raise shelf.ReaderError(f"{len(found)} mistakes in {len(passages)} passages.")
+        console.print(f"{len(passages)} passages, no mistake")
+    elif stats:
+        counts = statistics(passages)
+        if json:
+            print(dump(counts))
+            return
+        for key, value in counts.items():
+            console.print(f"{key.replace('_', ' '):26} {terminal.listed(value)}")
+    else:
+        rows = [
+            {"id": one.id, "title": one.title, "register": one.register, "words": n_words(one)}
+            for one in passages
+        ]
+        if json:
+            print(dump(rows))
+            return
+        table = Table("passage", "title", "register", "words", box=None)
+        for row in rows:
+            table.add_row(*map(str, row.values()))
+        console.print(table)
+
+
+@app.command()
 def measure(
     model: Annotated[str, typer.Argument(help="A model's name, its folder, or a hub id.")],
     corpus: Annotated[str, typer.Argument(help="A corpus, or a .txt, .jsonl or .conllu file.")],

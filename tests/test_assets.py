@@ -1159,3 +1159,13 @@ def test_the_real_mirror_holds_what_the_catalogue_says(
     assert names
     assets.fetch(names, progress=False)
     assert {row["name"] for row in assets.status(verify=True) if row["present"]} == set(names)
+
+
+@pytest.mark.parametrize(
+    ("version", "bar"), [("23.2.1", "off"), ("24.0", "off"), ("24.1", "raw"), ("26.3", "raw")]
+)
+def test_an_old_pip_is_not_asked_for_what_it_cannot_do(
+    monkeypatch: pytest.MonkeyPatch, version: str, bar: str
+) -> None:
+    monkeypatch.setattr(sources.metadata, "version", lambda name: version)
+    assert sources._pip_bar() == bar
