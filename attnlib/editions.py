@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from attnlib import pages
 from attnlib.errors import AttnlibError, BadValue, UnknownName, did_you_mean
 from attnlib.runs import (
     Parameter,
@@ -48,7 +49,7 @@ Say = Callable[[str], None]
 
 # No notebook can import these (they stand to the right of all it may use), so a change in them
 # changes no result.
-_BUILDERS = frozenset({"cli.py", "editions.py", "site.py", "vendor.py"})
+_BUILDERS = frozenset({"cli.py", "editions.py", "pages.py", "site.py", "vendor.py"})
 _KEPT_RUNS = 8  # of each notebook, so that going back to earlier parameters costs nothing
 
 
@@ -313,6 +314,7 @@ def _pages(
         if path.is_file() and ".ipynb_checkpoints" not in path.parts
     }
     files |= {f"notebooks/{name}.ipynb": path for name, path in executed.items()}
+    files |= pages.generated()
     scripts = folder.parent / "cache" / "vendored"
     have_scripts = scripts.is_dir() or _vendored(scripts, folder.parent / "cache" / "npm", say)
     if have_scripts:
@@ -379,6 +381,7 @@ def _config(root: Path, edition: Edition, have_scripts: bool) -> str:
     config = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
     words = {"edition": edition.name, "edition_title": edition.title, "summary": edition.summary}
     words["model"] = edition.models.get("main", "")
+    words |= pages.numbers()
     config.setdefault("parse", {})["myst_substitutions"] = words
     if not have_scripts:
         config["sphinx"]["config"]["nb_ipywidgets_js"] = {}

@@ -18,7 +18,7 @@ ORDER = (
     *("metric", "mass", "entropy", "fastlog", "divergence"),
     *("stats", "spool", "stream", "engine", "report"),
     *("style", "drawing", "figures"),
-    *("runs", "vendor", "site", "editions", "cli"),
+    *("pages", "runs", "vendor", "site", "editions", "cli"),
 )
 
 FREE = frozenset({"__init__", "__main__"})  # the package's front doors may show anything

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from attnlib import coref, load_corpus, reader
 from attnlib.examples import CorefDocument, Span
 from attnlib.reader import ReaderError, frame_table, passages, problems
 from attnlib.reader.markup import Passage
+from attnlib.reader.page import drawn, page
 from attnlib.reader.parser import parse
 from attnlib.reader.stats import passes_filter, statistics
 
@@ -217,6 +220,21 @@ def test_the_reader_loads_as_corpora() -> None:
     for document in documents.examples:
         for cluster in document.clusters:
             assert all(document.head_word(span) in span for span in cluster)
+
+
+def test_the_page_shows_every_word_and_closes_every_mention() -> None:
+    """Without its tags and labels, a drawn passage is the passage."""
+    for one in passages():
+        paragraphs = re.findall(r"<p>(.*?)</p>", drawn(one).partition('<ul class="frames">')[0])
+        bare = [unescape(re.sub(r"<sub>.*?</sub>|<[^>]+>", "", p)) for p in paragraphs]
+        assert "\n\n".join(bare) == one.text
+        html = "".join(paragraphs)
+        assert html.count("<span") == html.count("</span>") == len(one.mentions)
+
+
+def test_the_page_has_a_place_for_every_passage() -> None:
+    text = page(passages())
+    assert all(text.count(f"(reader-{one.id})=\n### {one.title}\n") == 1 for one in passages())
 
 
 def test_baselines_make_sense_on_the_reader() -> None:

@@ -1,0 +1,40 @@
+"""Pages and numbers of the book that are generated from the package itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attnlib import coref, reader
+from attnlib.corpora import load_corpus
+from attnlib.reader.page import page
+from attnlib.reader.stats import statistics
+
+
+def generated() -> dict[str, str]:
+    """Sources of pages, by their place among the sources of the book."""
+    return {
+        "book/reader_passages.md": page(reader.passages()),
+        "book/_generated/reader_baselines.md": baselines_table(),
+    }
+
+
+def numbers() -> dict[str, Any]:
+    """What prose may quote as `{{ name }}`: no number is typed."""
+    counts = statistics(reader.passages())
+    flat = {f"reader_{key}": value for key, value in counts.items() if isinstance(value, int)}
+    for group in ("mentions_by_type", "registers"):
+        flat |= {f"reader_{name}": value for name, value in counts[group].items()}
+    return {key: f"{value:,}" for key, value in flat.items()}
+
+
+def baselines_table() -> str:
+    """Antecedent selection on the Reader, beside what Clark 2019 reports on CoNLL-2012."""
+    documents = load_corpus("reader-coref").examples
+    lines = ["| | all | pronoun | proper | nominal |", "|---|--:|--:|--:|--:|"]
+    for name, choose in coref.BASELINES.items():
+        shares = coref.accuracy(documents, choose).values()
+        cells = " | ".join(f"{100 * right / asked:.0f}" for right, asked in shares)
+        lines.append(f"| {name} | {cells} |")
+    counts = coref.accuracy(documents, coref.nearest).values()
+    lines.append(f"| *mentions asked* | {' | '.join(f'*{asked}*' for _, asked in counts)} |")
+    return "\n".join(lines) + "\n"
