@@ -33,7 +33,7 @@ class Attention:
     @property
     def n_real(self) -> Float[Tensor, " batch"]:
         """Real pieces of each example."""
-        return self.real.sum(-1).to(torch.float32)
+        return self.batch.n_real
 
     @cached_property
     def received(self) -> Float[Tensor, "batch head key"]:

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlib.errors import BadValue, TooLong, check_choice
@@ -79,6 +79,19 @@ class Batch:
     @property
     def device(self) -> torch.device:
         return self.ids.device
+
+    # Every layer asks for these again; a batch answers once.
+
+    @cached_property
+    def n_real(self) -> Float[Tensor, " batch"]:
+        """Real pieces of each example."""
+        return self.real.sum(-1).to(torch.float32)
+
+    @cached_property
+    def cls_place(self) -> tuple[Float[Tensor, " batch"], Int[Tensor, " batch"]]:
+        """Whether an example has a [CLS], as 1 or 0, and where it stands."""
+        has_cls, place = self.cls.max(-1)
+        return has_cls.to(torch.float32), place
 
     @cached_property
     def real_pairs(self) -> Bool[Tensor, "batch query key"]:

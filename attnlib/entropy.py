@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -55,7 +54,7 @@ def entropy_from_cls(attention: Attention, variant: str = "paper") -> Partial:
     attention.weights  (batch, head, query, key)
     returns            total (batch, head), weight (batch,) = 1, or 0 where there is no [CLS]
     """
-    has_cls, place = attention.batch.cls.max(-1)
+    has_cls, place = attention.batch.cls_place
     rows = _row_entropy(attention, variant)
     row = rows.gather(2, place[:, None, None].expand(-1, rows.shape[1], 1)).squeeze(2)
-    return Partial(row * has_cls.unsqueeze(-1), has_cls.to(torch.float32))
+    return Partial(row * has_cls.unsqueeze(-1).to(row.dtype), has_cls)
