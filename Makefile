@@ -51,5 +51,5 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) (once; a few minutes) ..."
 	@$(BIN)/python -m pip install --quiet $(PIP)
 	@$(BIN)/python -m pip install --quiet $(TORCH)
-	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[book,dev]'
+	@$(BIN)/python -m pip install -qq -c constraints.txt -e '.[book,dev]'
 	@touch $@

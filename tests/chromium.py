@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import select
 import shutil
 import subprocess
@@ -25,6 +26,9 @@ FLAGS = (
     "--host-resolver-rules=MAP * ~NOTFOUND",
 )
 LOCAL = ("file:", "data:", "blob:", "about:", "chrome:")
+
+
+REDIRECT = re.compile(r'http-equiv="refresh" content="0; ?url=([^"]+)"', re.IGNORECASE)
 
 
 def browser_path() -> str | None:
@@ -63,7 +67,7 @@ class Page:
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self._call("Emulation.setDeviceMetricsOverride", **size)
         self._loaded = False
-        self._call("Page.navigate", url=path.resolve().as_uri())
+        self._call("Page.navigate", url=_destination(path).resolve().as_uri())
         self._wait_for_load()
         self.evaluate("window.MathJax?.startup?.promise ?? null")
         self.evaluate("new Promise(done => setTimeout(done, 250))")
@@ -137,6 +141,12 @@ class Page:
                 url = told["request"]["url"]
                 if not url.startswith(LOCAL):
                     self.seen.elsewhere.append(url)
+
+
+def _destination(path: Path) -> Path:
+    """Where a page that only sends its reader on leads to: it must not leave in mid-question."""
+    sent_on = REDIRECT.search(path.read_text(encoding="utf-8"))
+    return path.parent / sent_on[1] if sent_on else path
 
 
 @contextlib.contextmanager

@@ -11,12 +11,13 @@ PACKAGE = Path(__file__).parents[1] / "attnlib"
 
 # Data flows from left to right. A new module goes where everything it imports stands to its left.
 ORDER = (
-    *("errors", "progress", "archives", "sources", "shelf", "convert", "assets", "models"),
+    *("errors", "progress", "archives", "sources", "shelf", "convert"),
+    *("assetcache", "assets", "models"),
     *("examples", "reader", "textfiles", "conllu", "wikitext", "segments", "annotated", "tasks"),
     *("catalogue", "corpora", "parse", "coref"),
     *("encode", "relations", "attention", "extract"),
     *("metric", "mass", "entropy", "fastlog", "divergence"),
-    *("stats", "spool", "stream", "engine", "report"),
+    *("stats", "spool", "stream", "engine", "report", "papers"),
     *("style", "drawing", "figures"),
     *("pages", "runs", "vendor", "site", "editions", "cli"),
 )

@@ -1,0 +1,180 @@
+"""What the papers claim, how far ours may differ, and the verdict: rows of papers/*.yaml."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import yaml
+
+from attnlib.errors import AttnlibError, UnknownName, did_you_mean
+
+Kind = Literal["value", "order", "exists", "share"]
+Verdict = Literal["reproduced", "partly", "not reproduced", "not comparable", "absent"]
+Bound = Literal["at_least", "at_most"]
+FOLDER = Path(__file__).parents[1] / "papers"
+
+
+class ClaimError(AttnlibError):
+    """A row of a claims file that does not say what a row must say."""
+
+
+@dataclass(frozen=True)
+class Phenomenon:
+    """A predicate that any model can be held to: a measured number against a threshold."""
+
+    text: str
+    measure: str
+    bound: Bound
+    threshold: float
+
+    def holds(self, value: float) -> bool:
+        return value >= self.threshold if self.bound == "at_least" else value <= self.threshold
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One table row, figure or numbered finding of a paper.
+
+    measure     names the number of ours that stands beside the paper's value
+    tolerance   how far ours may lie from the paper's value, on the paper's own model
+    deviations  ids of what we do differently, explained once in the same file
+    """
+
+    paper: str
+    id: str
+    where: str
+    kind: Kind
+    value: Mapping[str, Any]
+    how: str
+    measure: str
+    tolerance: float
+    phenomenon: Phenomenon
+    deviations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper's claims and our deviations from it."""
+
+    key: str
+    models: tuple[str, ...]
+    deviations: Mapping[str, str]
+    claims: tuple[Claim, ...]
+
+    def claim(self, name: str) -> Claim:
+        known = {claim.id: claim for claim in self.claims}
+        if name not in known:
+            raise UnknownName(f"claim '{name}' of {self.key}. {did_you_mean(name, known)}")
+        return known[name]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What we measured for a claim: a number, perhaps with an interval."""
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A claim, what we found, and the verdict with its reason."""
+
+    claim: Claim
+    verdict: Verdict
+    reason: str
+    ours: Finding | None = None
+    phenomenon: Finding | None = None
+    holds: bool | None = None
+    notes: tuple[str, ...] = field(default=())
+
+
+def judge(
+    claim: Claim, findings: Mapping[str, Finding], *, model: str, models: tuple[str, ...]
+) -> Judgement:
+    """The verdict on one claim.
+
+    The value is judged only on the paper's own model; the phenomenon on every model. A number
+    whose interval crosses the threshold supports the claim only in part.
+    """
+    seen = findings.get(claim.phenomenon.measure)
+    ours = findings.get(claim.measure)
+    if seen is None:
+        return Judgement(claim, "absent", f"'{claim.phenomenon.measure}' was not measured", ours)
+    if math.isnan(seen.value):
+        return Judgement(claim, "not comparable", "undefined for this model and data", ours, seen)
+    holds = claim.phenomenon.holds(seen.value)
+    verdict: Verdict = _phenomenon_verdict(claim.phenomenon, seen)
+    reason = f"{claim.phenomenon.text}: {seen.value:.3g}"
+    if model in models and ours is not None and "value" in claim.value:
+        near = abs(ours.value - float(claim.value["value"])) <= claim.tolerance
+        reason += f"; value {'within' if near else 'beyond'} {claim.tolerance:g} of the paper's"
+        if not near and verdict == "reproduced":
+            verdict = "partly"
+    return Judgement(claim, verdict, reason, ours, seen, holds)
+
+
+def _phenomenon_verdict(phenomenon: Phenomenon, seen: Finding) -> Verdict:
+    if not phenomenon.holds(seen.value):
+        return "not reproduced"
+    ends = (end for end in (seen.low, seen.high) if not math.isnan(end))
+    return "reproduced" if all(phenomenon.holds(end) for end in ends) else "partly"
+
+
+@cache
+def load_paper(key: str, folder: Path = FOLDER) -> Paper:
+    """The claims of a paper; every row is checked, nothing is ignored."""
+    known = sorted(path.stem for path in folder.glob("*.yaml"))
+    if key not in known:
+        raise UnknownName(f"paper '{key}'. {did_you_mean(key, known)}Known: {', '.join(known)}.")
+    content = yaml.safe_load((folder / f"{key}.yaml").read_text(encoding="utf-8"))
+    deviations = content.get("deviations", {})
+    claims = tuple(_claim(key, row, deviations) for row in content["claims"])
+    twice = {claim.id for claim in claims if sum(c.id == claim.id for c in claims) > 1}
+    if twice:
+        raise ClaimError(f"{key}.yaml: claim '{min(twice)}' stands there twice.")
+    return Paper(key, tuple(content["models"]), deviations, claims)
+
+
+ROW = {"id", "where", "kind", "paper", "how", "measure", "tolerance", "phenomenon", "deviations"}
+
+
+def _claim(paper: str, row: Mapping[str, Any], deviations: Mapping[str, str]) -> Claim:
+    name = f"{paper}.yaml, claim '{row.get('id', '?')}'"
+    wrong = set(row) - ROW or ROW - {"deviations"} - set(row)
+    if wrong:
+        state = "unknown" if wrong <= set(row) else "missing"
+        raise ClaimError(f"{name}: {state} key '{min(wrong)}'. Expected {', '.join(sorted(ROW))}.")
+    if row["kind"] not in get_args(Kind):
+        raise ClaimError(f"{name}: kind '{row['kind']}'. Expected {', '.join(get_args(Kind))}.")
+    for deviation in row.get("deviations", []):
+        if deviation not in deviations:
+            raise ClaimError(f"{name}: deviation '{deviation}' is not explained in the file.")
+    return Claim(
+        paper=paper,
+        id=row["id"],
+        where=row["where"],
+        kind=row["kind"],
+        value=row["paper"],
+        how=row["how"],
+        measure=row["measure"],
+        tolerance=float(row["tolerance"]),
+        phenomenon=_phenomenon(name, row["measure"], row["phenomenon"]),
+        deviations=tuple(row.get("deviations", [])),
+    )
+
+
+def _phenomenon(name: str, measure: str, given: Mapping[str, Any]) -> Phenomenon:
+    bounds = [bound for bound in get_args(Bound) if bound in given]
+    if "text" not in given or len(bounds) != 1 or set(given) - {"text", "measure", bounds[0]}:
+        raise ClaimError(
+            f"{name}: a phenomenon has text, at_least or at_most, and perhaps measure."
+        )
+    threshold = float(given[bounds[0]])
+    return Phenomenon(given["text"], given.get("measure", measure), bounds[0], threshold)
