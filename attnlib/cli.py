@@ -24,6 +24,7 @@ app = typer.Typer(
 console = Console(width=None if sys.stdout.isatty() else 160)
 messages = Console(stderr=True)
 
+INTERRUPTED = 130
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 
 
@@ -34,9 +35,10 @@ def main() -> None:
     except AttnlibError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("Interrupted; nothing was left half written.", file=sys.stderr)
-        sys.exit(130)
+    except SystemExit as stop:
+        if stop.code == INTERRUPTED:  # the command line library has caught Ctrl-C
+            print("Interrupted; nothing was left half written.", file=sys.stderr)
+        raise
 
 
 def _joined_parameters(words: list[str]) -> list[str]:

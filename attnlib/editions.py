@@ -8,7 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -24,6 +24,7 @@ from attnlib.runs import (
     read_parameters,
     run_notebook,
     validate,
+    versions,
 )
 from attnlib.site import build_site
 from attnlib.vendor import vendor
@@ -268,9 +269,9 @@ def _executed(
 ) -> Path | None:
     """The executed chapter: from an earlier run of the same content, or by running it now."""
     source = notebook_path(chapter.notebook)
-    key = _content_key(source, parameters, edition, root)
+    key = _content_key(source, parameters, root)
     kept = root / "_build" / "cache" / "executed" / f"{chapter.notebook}-{key[:16]}.ipynb"
-    if kept.is_file():
+    if _is_whole(kept):
         say(f"{count}: nothing changed, reused")
         return kept
     if not allowed:
@@ -282,7 +283,9 @@ def _executed(
         source, parameters, root / "_build" / edition.name / "runs" / source.name, key=key
     )
     kept.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy2(out, kept)
+    draft = kept.with_suffix(f".{os.getpid()}")
+    shutil.copy2(out, draft)
+    os.replace(draft, kept)
     earlier = sorted(kept.parent.glob(f"{chapter.notebook}-*"), key=lambda f: f.stat().st_mtime)
     for stale in earlier[:-_KEPT_RUNS]:
         stale.unlink(missing_ok=True)
@@ -290,17 +293,30 @@ def _executed(
     return kept
 
 
-def _content_key(source: Path, parameters: Mapping[str, Any], edition: Edition, root: Path) -> str:
+def _content_key(source: Path, parameters: Mapping[str, Any], root: Path) -> str:
     """A digest of everything an executed notebook depends on."""
     cells = json.loads(source.read_text(encoding="utf-8"))["cells"]
     told = [(c["cell_type"], "".join(c["source"]), c["metadata"].get("tags", [])) for c in cells]
     digest = hashlib.sha256(json.dumps([told, dict(parameters)], sort_keys=True).encode())
-    digest.update(repr([getattr(edition, f.name) for f in fields(edition)][3:8]).encode())
+    digest.update(json.dumps(versions(), sort_keys=True).encode())
     package = Path(__file__).parent
-    files = [f for f in sorted(package.rglob("*")) if f.is_file() and f.suffix != ".pyc"]
-    for file in [*(f for f in files if f.name not in _BUILDERS), root / "constraints.txt"]:
+    files = [*package.rglob("*.py"), *package.rglob("*.toml"), *package.rglob("*.txt")]
+    files = [file for file in files if file.name not in _BUILDERS]
+    for value in parameters.values():
+        if isinstance(value, str) and Path(value).exists():  # a model or texts of the user's own
+            own = Path(value)
+            files += [own] if own.is_file() else [f for f in own.rglob("*") if f.is_file()]
+    for file in [*sorted(files), root / "constraints.txt"]:
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()
+
+
+def _is_whole(kept: Path) -> bool:
+    """Whether an executed notebook lies there, complete."""
+    try:
+        return bool(json.loads(kept.read_text(encoding="utf-8"))["cells"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _pages(

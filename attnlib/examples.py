@@ -46,7 +46,7 @@ class Span:
 
 
 class _TextPair:
-    """The view of an example that has a text and perhaps a second one; sentences are unknown."""
+    """The view of an example that has a text and perhaps a second one."""
 
     __slots__ = ()
     text: Part
@@ -83,6 +83,11 @@ class Segment(_TextPair):
     id: str
     text: Part
     pair: Part | None = None
+    starts: Starts | None = None
+
+    @property
+    def sentence_starts(self) -> Starts | None:
+        return self.starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,7 @@ class Question:
     context: str
     answers: tuple[Answer, ...]
     article: str
+    starts: Starts | None = None
 
     @property
     def parts(self) -> Parts:
@@ -119,7 +125,7 @@ class Question:
 
     @property
     def sentence_starts(self) -> Starts | None:
-        return None
+        return self.starts
 
 
 @dataclass(frozen=True, slots=True)

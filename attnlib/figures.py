@@ -139,9 +139,11 @@ def label(metric: str) -> str:
     record = _record(metric)
     if record is None:
         return metric.replace("_", " ")
+    variant = "" if record.variant == "paper" else f" ({record.variant})"
     if record.relation is not None:
-        return f"attention to {record.relation.what.split(',')[0]}"
-    return record.key.replace("_", " ").replace("cls", "[CLS]").replace("@", ", ")
+        place = record.relation.short or f"to {record.relation.what.split(',')[0]}"
+        return f"attention {place}{variant}"
+    return record.key.partition("@")[0].replace("_", " ").replace("cls", "[CLS]") + variant
 
 
 def is_share(metric: str) -> bool:

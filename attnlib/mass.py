@@ -83,6 +83,11 @@ def mass_metric(relation: Relation) -> Metric:
     )
 
 
+def is_mass(metric: Metric) -> bool:
+    """Whether a metric is the plain mass on a relation, so that the matrix product serves it."""
+    return getattr(metric.kernel, "func", None) is relation_mass
+
+
 def _n_asked(relation: Relation, batch: Batch, mask: Tensor, variant: str) -> Tensor:
     asked_of = "having" if variant == "having" else relation.asked_of
     queries = batch.real & mask.any(-1) if asked_of == "having" else batch.real

@@ -36,6 +36,7 @@ class Relation:
     positional: bool = False
     metric_key: str = ""
     source: str = "own"
+    short: str = ""
 
     def mask(self, batch: Batch) -> Bool[Tensor, "batch query key"]:
         """Where the relation holds between real pieces of the batch."""
@@ -51,7 +52,8 @@ class Relation:
 @lru_cache(maxsize=512)
 def _positional(pairs: Callable[..., Tensor], length: int, device: torch.device) -> Tensor:
     """A relation of positions alone is the same for every text of one length."""
-    return pairs(length, device)
+    with torch.inference_mode(False):  # what is kept must also serve where gradients are wanted
+        return pairs(length, device)
 
 
 _RELATIONS: dict[str, Relation] = {}
@@ -65,6 +67,7 @@ def relation(
     asked_of: AskedOf = "every",
     positional: bool = False,
     metric_key: str | None = None,
+    short: str = "",
 ) -> Callable[[Callable[..., Tensor]], Relation]:
     """Declare a relation of this module; users build a `Relation` and hand it to `measure`."""
 
@@ -72,7 +75,7 @@ def relation(
         if key in _RELATIONS:
             raise ValueError(f"relation '{key}' is declared twice")
         name = metric_key or f"mass_to_{key}"
-        _RELATIONS[key] = Relation(key, what, pairs, asked_of, positional, name, source)
+        _RELATIONS[key] = Relation(key, what, pairs, asked_of, positional, name, source, short)
         return _RELATIONS[key]
 
     return declare
@@ -138,6 +141,7 @@ def to_sep(batch: Batch) -> Tensor:
     "clark2019:fig2",
     asked_of="having",
     metric_key="mass_sep_to_sep",
+    short="from [SEP] to [SEP]",
 )
 def sep_to_sep(batch: Batch) -> Tensor:
     return batch.sep.unsqueeze(2) & batch.sep.unsqueeze(1)
@@ -149,6 +153,7 @@ def sep_to_sep(batch: Batch) -> Tensor:
     "clark2019:fig2",
     asked_of="having",
     metric_key="mass_other_to_sep",
+    short="from others to [SEP]",
 )
 def other_to_sep(batch: Batch) -> Tensor:
     return ~batch.sep.unsqueeze(2) & batch.sep.unsqueeze(1)

@@ -32,7 +32,7 @@ def as_json(found: Measurement, *, micro: bool = False) -> dict[str, Any]:
         "metrics": {
             key: {
                 part: _plain(getattr(found.estimate(key, micro=micro), part))
-                for part in ("mean", "low", "high")
+                for part in ("mean", "low", "high", "n")
             }
             for key in found.metrics
         },
@@ -45,7 +45,7 @@ def _plain(values: Any) -> Any:
         values = values.tolist()
     if isinstance(values, list):
         return [_plain(value) for value in values]
-    return None if math.isnan(values) else values
+    return None if isinstance(values, float) and math.isnan(values) else values
 
 
 def check_out(path: Path) -> None:
@@ -131,7 +131,8 @@ def _strongest(found: Measurement, key: str, micro: bool, n: int = 3) -> str:
     for layer, head in zip(*np.unravel_index(order, got.mean.shape), strict=True):
         mean, low, high = got.mean[layer, head], got.low[layer, head], got.high[layer, head]
         names.append(f"{layer + 1}-{head + 1} {mean:.3f} [{low:.3f}, {high:.3f}]")
-    return f"strongest heads, with 95 % intervals: {' · '.join(names)}\n"
+    over = f"; over {got.n.max()} examples" if got.n.max() < found.n_examples else ""
+    return f"strongest heads, with 95 % intervals: {' · '.join(names)}{over}\n"
 
 
 def _footer(found: Measurement) -> str:

@@ -99,9 +99,14 @@ def read_parameters(file: Path | None, pairs: Iterable[str]) -> dict[str, Any]:
             raise BadValue(f"'{file}' holds no parameters; expected lines such as `limit: 50`.")
     for pair in pairs:
         name, equals, value = pair.partition("=")
+        if Path(value).exists():  # the notebook runs elsewhere: a path is taken from here
+            value = json.dumps(str(Path(value).resolve()))
         if not equals:
             raise BadValue(f"-p {pair} has no value; expected -p NAME VALUE.")
-        found[name] = yaml.safe_load(value)
+        try:
+            found[name] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            found[name] = value
     return found
 
 
@@ -285,12 +290,17 @@ def _execute(source: Path, written: Path, parameters: Mapping[str, Any]) -> None
 
 def _record(source: Path, parameters: Mapping[str, Any], seconds: float, key: str) -> dict:
     """What someone who finds the file needs to know about the run that made it."""
-    versions = {"python": platform.python_version()}
+    told: dict[str, Any] = {"notebook": source.name, "parameters": dict(parameters)}
+    return {**told, "seconds": round(seconds, 1), "versions": versions(), "key": key}
+
+
+def versions() -> dict[str, str]:
+    """The versions a result may depend on."""
+    found = {"python": platform.python_version()}
     for name in VERSIONS:
         with contextlib.suppress(metadata.PackageNotFoundError):
-            versions[name] = metadata.version(name)
-    told: dict[str, Any] = {"notebook": source.name, "parameters": dict(parameters)}
-    return {**told, "seconds": round(seconds, 1), "versions": versions, "key": key}
+            found[name] = metadata.version(name)
+    return found
 
 
 def _cleaned(book: dict, record: dict, parameters: Mapping[str, Any]) -> dict:
@@ -331,7 +341,9 @@ def _settled(output: dict) -> dict:
 def _portable(value: Any) -> Any:
     """The same output without any absolute path of this machine."""
     if isinstance(value, dict):
-        return {key: _portable(item) for key, item in value.items()}
+        # An image in base64 may hold "/tmp" by chance; SVG is text.
+        keep = {k for k in value if k.startswith("image/") and k != "image/svg+xml"}
+        return {k: item if k in keep else _portable(item) for k, item in value.items()}
     if isinstance(value, list):
         return [_portable(item) for item in value]
     if not isinstance(value, str):

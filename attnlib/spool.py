@@ -33,8 +33,11 @@ class Spool:
     def append(self, index: tuple[int, ...], partials: dict[str, Partial]) -> None:
         """Add the rows of one batch; every call brings the same metrics."""
         for key, partial in partials.items():
-            self._shapes[key] = tuple(partial.total.shape[1:])
-            rows = torch.stack([partial.total, partial.spread_weight()], dim=1)
+            shape, weight = tuple(partial.total.shape[1:]), partial.spread_weight()
+            if self._shapes.setdefault(key, shape) != shape:
+                raise ValueError(f"rows of '{key}' are {shape}, earlier ones {self._shapes[key]}")
+            total = partial.total.masked_fill(weight == 0, 0.0)  # undefined adds nothing
+            rows = torch.stack([total, weight], dim=1)
             self._write(key, rows.to(torch.float32).cpu().contiguous().numpy())
         self.index.extend(index)
 
@@ -61,23 +64,24 @@ class Spool:
             self._write(key, block)
         self.index.extend(index)
 
-    def n_parts(self, key: str) -> int:
-        """Length of a metric's first axis: what can be read one by one."""
-        return self._shapes[key][0]
+    def parts(self, key: str) -> Iterator[slice]:
+        """Slices of a metric's first axis, each small enough to be read at once."""
+        length, *rest = self._shapes[key]
+        at_once = max(1, READ_BYTES // (16 * len(self.index) * math.prod(rest)))
+        return (slice(i, min(i + at_once, length)) for i in range(0, length, at_once))
 
-    def read(self, key: str, part: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def read(self, key: str, part: slice = slice(None)) -> tuple[np.ndarray, np.ndarray]:
         """Sums and weights, each (example, *axes), examples in the order of the corpus.
 
-        `part` picks one index of the first axis, without holding the others in memory.
+        `part` picks a range of the first axis, without holding the others in memory.
         Windows of one long example are added up: they are one example.
         """
         examples, place = np.unique(np.asarray(self.index), return_inverse=True)
-        shape = self._shapes[key] if part is None else self._shapes[key][1:]
-        merged = np.zeros((len(examples), 2, *shape))
+        first = range(self._shapes[key][0])[part]
+        merged = np.zeros((len(examples), 2, len(first), *self._shapes[key][1:]))
         start = 0
         for rows in self._blocks(key):
-            picked = rows if part is None else rows[:, :, part]
-            np.add.at(merged, place[start : start + len(rows)], picked)
+            np.add.at(merged, place[start : start + len(rows)], rows[:, :, part])
             start += len(rows)
         return merged[:, 0], merged[:, 1]
 

@@ -37,7 +37,8 @@ def estimate(
     """Mean over examples (macro) or over queries (micro), with a percentile bootstrap interval.
 
     Examples are drawn again with replacement. Where the weight is 0 an example says nothing
-    about that value and is left out of its mean; where all are left out the mean is NaN.
+    about that value and is left out of its mean; where all are left out the mean is NaN. One
+    example tells nothing about others: its interval is NaN.
     """
     if total.shape != weight.shape:
         raise ValueError(f"total {total.shape} and weight {weight.shape} differ in shape")
@@ -49,14 +50,16 @@ def estimate(
         mean = top.sum(0) / bottom.sum(0)
         draws = _draws(len(total), replicates, seed)
         spread = np.concatenate([(counts @ top) / (counts @ bottom) for counts in draws])
-    low, high = _interval(spread, level)
     n = (weight > 0).sum(0)
-    return Estimate(mean.reshape(shape), low.reshape(shape), high.reshape(shape), n)
+    low, high = (np.where(n > 1, end.reshape(shape), np.nan) for end in _interval(spread, level))
+    return Estimate(mean.reshape(shape), low, high, n)
 
 
-def stacked(parts: Sequence[Estimate]) -> Estimate:
+def joined(parts: Sequence[Estimate]) -> Estimate:
     """Estimates of the parts of an axis, as one estimate of the whole axis."""
-    return Estimate(*(np.stack([getattr(p, f.name) for p in parts]) for f in fields(Estimate)))
+    return Estimate(
+        *(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Estimate))
+    )
 
 
 def _sums(total: np.ndarray, weight: np.ndarray, micro: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,12 +20,12 @@ from attnlib.corpora import Corpus, load_corpus
 from attnlib.encode import Batch, batches, encode
 from attnlib.errors import BadValue, CorpusError
 from attnlib.extract import Tap, run_tapped, tapped
-from attnlib.mass import Selectors, mass_metric
+from attnlib.mass import Selectors, is_mass, mass_metric
 from attnlib.metric import METRICS, Metric, Partial, merge
 from attnlib.models import Encoder, load_encoder
 from attnlib.relations import Relation
 from attnlib.spool import Spool
-from attnlib.stats import Estimate, estimate, stacked
+from attnlib.stats import Estimate, estimate, joined
 
 METRICS.freeze()
 
@@ -72,9 +72,9 @@ class Measurement:
     def estimate(self, metric: str, *, micro: bool = False) -> Estimate:
         """Mean and 95 % interval, each (layer, head, ...)."""
         if (metric, micro) not in self._estimates:
-            parts = range(self.spool.n_parts(metric))
+            parts = self.spool.parts(metric)
             found = [estimate(*self.spool.read(metric, part), micro=micro) for part in parts]
-            self._estimates[metric, micro] = stacked(found)
+            self._estimates[metric, micro] = joined(found)
         return self._estimates[metric, micro]
 
     def grid(self, metric: str, *, micro: bool = False) -> np.ndarray:
@@ -100,13 +100,16 @@ class Measurement:
         return frame
 
     def _axis_names(self, metric: Metric) -> tuple[str, ...]:
-        if metric.scope == "model":
-            return ("flat", "other_flat")
-        return ("layer", *(axis.replace(" ", "_") for axis in metric.axes))
+        if metric.scope == "layer":
+            return ("layer", *(axis.replace(" ", "_") for axis in metric.axes))
+        flat = {"head": "flat", "other head": "other_flat"}
+        return tuple(flat.get(axis, axis) for axis in metric.axes)
 
     def _split_heads(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Heads of a pair, numbered over all layers, as layer and head."""
         for name, prefix in (("flat", ""), ("other_flat", "other_")):
+            if name not in frame:
+                continue
             flat = frame.pop(name) - 1
             frame[f"{prefix}layer"] = flat // self.n_heads + 1
             frame[f"{prefix}head"] = flat % self.n_heads + 1
@@ -129,6 +132,8 @@ def measure(
 ) -> Measurement:
     """Measure metrics of every head of a model on a corpus, both given by name or as objects."""
     chosen = chosen_metrics(metrics)
+    if isinstance(corpus, Corpus) and limit is not None:
+        raise BadValue("limit goes with the name of a corpus; cut the examples of your own Corpus.")
     encoder = model if isinstance(model, Encoder) else load_encoder(model, device=device)
     if not isinstance(corpus, Corpus):
         corpus = load_corpus(
@@ -154,7 +159,10 @@ def chosen_metrics(metrics: Sequence[str | Metric | Relation]) -> list[Metric]:
         if isinstance(one, Relation):
             one = mass_metric(one)
         metric = one if isinstance(one, Metric) else METRICS[one]
-        found[metric.key] = metric
+        if found.setdefault(metric.key, metric) != metric:
+            raise BadValue(f"two metrics are called '{metric.key}'. Give yours another key.")
+        if not re.fullmatch(r"[\w@-]+", metric.key):
+            raise BadValue(f"a metric is called '{metric.key}'; expected letters, digits, - and _.")
     if not found:
         raise BadValue("no metric was named; `attnlib metrics` lists all of them.")
     return list(found.values())
@@ -193,8 +201,8 @@ class Watch:
 
     def __init__(self, encoder: Encoder, metrics: Sequence[Metric], max_length: int) -> None:
         self.encoder, self.max_length = encoder, max_length
-        self.linear = [m for m in metrics if m.relation is not None]
-        self.layered = [m for m in metrics if m.relation is None and m.scope == "layer"]
+        self.linear = [m for m in metrics if is_mass(m)]
+        self.layered = [m for m in metrics if not is_mass(m) and m.scope == "layer"]
         self.across = [m for m in metrics if m.scope == "model"]
         self.tap = Tap(observe=self._observe)
         self._batch: Batch
@@ -215,8 +223,8 @@ class Watch:
         partials = self._masses() | {key: _stack(found) for key, found in self._found.items()}
         partials |= self._reduce_across()
         for metric in (*self.layered, *self.across):
-            if "key" in metric.axes:
-                partials[metric.key] = _pad_keys(partials[metric.key], self.max_length)
+            axes = metric.axes if metric.scope == "model" else ("layer", *metric.axes)
+            partials[metric.key] = _padded(partials[metric.key], axes, self.max_length)
         for key, partial in partials.items():
             self._refuse_infinite(key, partial)
         return partials
@@ -272,11 +280,17 @@ def _stack(found: list[list[Partial]]) -> Partial:
     return Partial(total, weight)
 
 
-def _pad_keys(partial: Partial, width: int) -> Partial:
+LENGTH_AXES = ("query", "key")
+
+
+def _padded(partial: Partial, axes: Sequence[str], width: int) -> Partial:
     """Positions past the end of the batch exist in longer texts: weight 0 here."""
-    missing = width - partial.total.shape[-1]
-    pad: Any = (0, missing)
-    weight = partial.weight.expand(*partial.weight.shape[:-1], partial.total.shape[-1])
+    if not set(axes) & set(LENGTH_AXES):
+        return partial
+    pad: list[int] = []
+    for axis, size in zip(reversed(axes), reversed(partial.total.shape), strict=False):
+        pad += [0, width - size if axis in LENGTH_AXES else 0]
+    weight = partial.spread_weight()
     return Partial(
         torch.nn.functional.pad(partial.total, pad), torch.nn.functional.pad(weight, pad)
     )

@@ -93,7 +93,11 @@ def peak_memory(n_documents: int) -> float:
     """Peak resident memory, in MiB, of a process that streams so many documents."""
     script = f"from bench.run import stream_documents; stream_documents({n_documents})"
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[1],
     )
     return float(done.stdout.split()[-1])
 

@@ -238,9 +238,50 @@ def test_a_missing_notebook_is_one_sentence(tmp_path: Path) -> None:
 def test_the_key_changes_with_what_matters_only() -> None:
     edition = editions.load_edition("pocket")
     given = editions.chapter_parameters(edition, edition.chapters[0])
-    key = editions._content_key(FIRST_LOOK, given, edition, ROOT)
-    assert key == editions._content_key(FIRST_LOOK, dict(given), edition, ROOT)
-    assert key != editions._content_key(FIRST_LOOK, {**given, "limit": 1}, edition, ROOT)
+    key = editions._content_key(FIRST_LOOK, given, ROOT)
+    assert key == editions._content_key(FIRST_LOOK, dict(given), ROOT)
+    assert key != editions._content_key(FIRST_LOOK, {**given, "limit": 1}, ROOT)
+
+
+def test_the_key_changes_with_the_content_of_a_users_file(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.txt"
+    mine.write_text("first\n")
+    key = editions._content_key(FIRST_LOOK, {"corpus": str(mine)}, ROOT)
+    mine.write_text("second\n")
+    assert key != editions._content_key(FIRST_LOOK, {"corpus": str(mine)}, ROOT)
+
+
+def test_the_key_changes_with_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = editions._content_key(FIRST_LOOK, {}, ROOT)
+    monkeypatch.setattr(editions, "versions", lambda: {"torch": "0"})
+    assert key != editions._content_key(FIRST_LOOK, {}, ROOT)
+
+
+def test_a_damaged_notebook_is_not_reused(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.ipynb"
+    assert not editions._is_whole(kept)
+    kept.write_text(FIRST_LOOK.read_text()[:100])
+    assert not editions._is_whole(kept)
+    kept.write_text(FIRST_LOOK.read_text())
+    assert editions._is_whole(kept)
+
+
+def test_paths_in_pictures_are_left_alone() -> None:
+    data = {"image/png": "iVBOR/tmpABCD", "text/plain": "/tmp/here"}
+    assert runs._portable({"data": data})["data"]["image/png"] == "iVBOR/tmpABCD"
+    assert "/tmp" not in runs._portable({"data": data})["data"]["text/plain"]
+
+
+def test_a_path_is_taken_from_where_the_command_was_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.txt").write_text("a text\n")
+    monkeypatch.chdir(tmp_path)
+    assert runs.read_parameters(None, ["corpus=mine.txt", "limit=5", "x=[a"]) == {
+        "corpus": str(tmp_path / "mine.txt"),
+        "limit": 5,
+        "x": "[a",
+    }
 
 
 # --- the notebooks' own style

@@ -146,3 +146,15 @@ def test_words_come_from_the_record_of_the_metric() -> None:
     assert figures.label("my_own") == "my own"
     assert figures.is_share("mass_to_next")
     assert not figures.is_share("entropy")
+
+
+def test_no_two_quantities_have_one_label() -> None:
+    from attnlib.stream import METRICS
+
+    keys = [
+        key if variant == "paper" else f"{key}@{variant}"
+        for key, metric in METRICS.items()
+        for variant in metric.variants
+    ]
+    labels = [figures.label(key) for key in keys]
+    assert len(set(labels)) == len(keys)

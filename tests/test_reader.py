@@ -222,6 +222,15 @@ def test_the_reader_loads_as_corpora() -> None:
             assert all(document.head_word(span) in span for span in cluster)
 
 
+def test_the_annotated_sentences_are_kept() -> None:
+    for one, segment in zip(passages(), load_corpus("reader").examples, strict=True):
+        assert sum(map(len, segment.sentence_starts)) == len(one.sentences)
+        for part, starts in zip(segment.parts, segment.sentence_starts, strict=True):
+            assert starts[0] == 0 and all(part[s - 1] == " " for s in starts[1:])
+    for question in load_corpus("reader-qa").examples[:20]:
+        assert len(question.sentence_starts[1]) >= 4
+
+
 def test_the_page_shows_every_word_and_closes_every_mention() -> None:
     """Without its tags and labels, a drawn passage is the passage."""
     for one in passages():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +13,21 @@ import torch
 from families import FAMILIES, HEADS, LAYERS, SENTENCES, folders, one_thread
 from torch import nn
 
+from attnlib.attention import Attention
 from attnlib.corpora import Corpus
+from attnlib.encode import batches, encode
 from attnlib.engine import measure_on
 from attnlib.errors import BadValue, CorpusError, TooLong, Unobservable
 from attnlib.examples import Segment
-from attnlib.metric import Partial
+from attnlib.metric import METRICS, Metric, Partial
 from attnlib.models import Encoder, load_encoder, random_twin
+from attnlib.relations import RELATIONS
 from attnlib.spool import Spool
 from attnlib.stream import Measurement, measure
 
 __all__ = ["folders", "one_thread"]  # fixtures
 
-METRICS = ("mass_to_previous", "mass_to_next", "mass_to_sep", "mass_to_cls", "entropy")
+KEYS = ("mass_to_previous", "mass_to_next", "mass_to_sep", "mass_to_cls", "entropy")
 
 TEXTS = (
     Segment("0", SENTENCES[0]),
@@ -36,6 +40,10 @@ TEXTS = (
     Segment("7", "The ferry, like the bridge before it, belongs to nobody in particular."),
     Segment("8", "Seven geologists looked at the same hill and saw eight different histories."),
 )
+
+
+def texts_of(*texts: str) -> Corpus:
+    return corpus_of(*(Segment(str(i), text) for i, text in enumerate(texts)))
 
 
 def corpus_of(*examples: Segment, name: str = "few", skipped: Any = None) -> Corpus:
@@ -102,9 +110,9 @@ def per_example(found: Measurement, metric: str) -> np.ndarray:
 # --- the pass equals the loop -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", KEYS)
 def test_measure_is_the_loop(encoder: Encoder, metric: str) -> None:
-    found = measure(encoder, corpus_of(*TEXTS), METRICS, max_length=60, batch_size=4)
+    found = measure(encoder, corpus_of(*TEXTS), KEYS, max_length=60, batch_size=4)
     expected = naive(encoder, TEXTS, metric)
     assert found.n_examples == len(TEXTS)
     assert np.abs(per_example(found, metric) - expected).max() < 1e-5
@@ -115,7 +123,7 @@ def test_measure_is_the_loop(encoder: Encoder, metric: str) -> None:
 def test_the_loop_rejects_planted_faults(bert: Encoder, wrong: str) -> None:
     """A swapped direction, and a divisor that leaves the border out, are seen."""
     expected = naive(bert, TEXTS, "mass_to_previous")
-    found = measure(bert, corpus_of(*TEXTS), METRICS, max_length=60)
+    found = measure(bert, corpus_of(*TEXTS), KEYS, max_length=60)
     if wrong == "mass_to_next":
         planted = per_example(found, wrong)
     else:
@@ -126,15 +134,15 @@ def test_the_loop_rejects_planted_faults(bert: Encoder, wrong: str) -> None:
 
 @pytest.mark.parametrize("batch_size", [1, 7, 32])
 def test_batches_do_not_change_a_number(encoder: Encoder, batch_size: int) -> None:
-    found = measure(encoder, corpus_of(*TEXTS), METRICS, max_length=60, batch_size=batch_size)
-    for metric in METRICS:
+    found = measure(encoder, corpus_of(*TEXTS), KEYS, max_length=60, batch_size=batch_size)
+    for metric in KEYS:
         assert np.abs(per_example(found, metric) - naive(encoder, TEXTS, metric)).max() < 1e-5
 
 
 def test_the_order_of_examples_does_not_change_a_number(bert: Encoder) -> None:
-    straight = measure(bert, corpus_of(*TEXTS), METRICS, max_length=60, batch_size=4)
-    turned = measure(bert, corpus_of(*TEXTS[::-1]), METRICS, max_length=60, batch_size=4)
-    for metric in METRICS:
+    straight = measure(bert, corpus_of(*TEXTS), KEYS, max_length=60, batch_size=4)
+    turned = measure(bert, corpus_of(*TEXTS[::-1]), KEYS, max_length=60, batch_size=4)
+    for metric in KEYS:
         difference = per_example(straight, metric) - per_example(turned, metric)[::-1]
         assert np.abs(difference).max() < 1e-6
 
@@ -161,11 +169,11 @@ def test_the_table_counts_from_one(bert: Encoder) -> None:
 @pytest.mark.assets
 def test_a_trained_model(e5_small: Encoder) -> None:
     encoder = e5_small
-    found = measure(encoder, corpus_of(*TEXTS[:5], *TEXTS[7:]), METRICS, batch_size=3)
-    for metric in METRICS:
+    found = measure(encoder, corpus_of(*TEXTS[:5], *TEXTS[7:]), KEYS, batch_size=3)
+    for metric in KEYS:
         expected = naive(encoder, (*TEXTS[:5], *TEXTS[7:]), metric)
         assert np.abs(per_example(found, metric) - expected).max() < 1e-5
-    best = {metric: divmod(found.grid(metric).argmax(), encoder.n_heads) for metric in METRICS[:2]}
+    best = {metric: divmod(found.grid(metric).argmax(), encoder.n_heads) for metric in KEYS[:2]}
     assert best == {"mass_to_previous": (2, 2), "mass_to_next": (0, 7)}, "heads 3-3 and 1-8"
 
 
@@ -175,7 +183,7 @@ def test_a_trained_model(e5_small: Encoder) -> None:
 def test_windows_of_a_document_are_one_example(bert: Encoder) -> None:
     long = Segment("long", " ".join(SENTENCES))
     corpus = corpus_of(TEXTS[0], long)
-    found = measure(bert, corpus, METRICS, max_length=30, on_long="window", batch_size=2)
+    found = measure(bert, corpus, KEYS, max_length=30, on_long="window", batch_size=2)
     assert found.n_examples == 2
     assert found.skipped == {"windowed": 1}
     pieces = bert.tokenizer(long.text)["input_ids"][1:-1]
@@ -204,7 +212,7 @@ def test_what_is_left_out_is_counted(bert: Encoder) -> None:
         TEXTS[5],
         skipped={"no label": 3},
     )
-    found = measure(bert, corpus, METRICS, max_length=40, on_long="skip")
+    found = measure(bert, corpus, KEYS, max_length=40, on_long="skip")
     assert found.skipped == {"no label": 3, "no pieces": 1, "too long": 1}
     assert found.n_examples == 2
     assert (
@@ -215,9 +223,9 @@ def test_what_is_left_out_is_counted(bert: Encoder) -> None:
 
 def test_nothing_left_is_an_error(bert: Encoder) -> None:
     with pytest.raises(CorpusError, match=r"nothing left to measure \(2 no pieces\)"):
-        measure(bert, corpus_of(Segment("0", " "), Segment("1", "\u200b")), METRICS, max_length=40)
+        measure(bert, corpus_of(Segment("0", " "), Segment("1", "\u200b")), KEYS, max_length=40)
     with pytest.raises(CorpusError, match=r"nothing left to measure \(no examples\)"):
-        measure(bert, corpus_of(), METRICS, max_length=40)
+        measure(bert, corpus_of(), KEYS, max_length=40)
 
 
 @pytest.mark.parametrize(
@@ -232,13 +240,13 @@ def test_nothing_left_is_an_error(bert: Encoder) -> None:
 )
 def test_bad_options(bert: Encoder, options: dict[str, Any], message: str) -> None:
     with pytest.raises(BadValue, match=message):
-        measure(bert, corpus_of(*TEXTS), METRICS, **options)
+        measure(bert, corpus_of(*TEXTS), KEYS, **options)
 
 
 def test_an_error_in_the_middle_leaves_the_model_whole(bert: Encoder) -> None:
     many = corpus_of(*TEXTS * 3, Segment("long", " ".join(SENTENCES)))
     with pytest.raises(TooLong, match="document 28 has"):
-        measure(bert, many, METRICS, max_length=60, batch_size=1)
+        measure(bert, many, KEYS, max_length=60, batch_size=1)
     assert bert.model.config._attn_implementation == "sdpa"
 
 
@@ -259,7 +267,7 @@ def test_progress_reaches_the_end(bert: Encoder) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-@pytest.mark.parametrize("metric", [*METRICS, "column_mass", "column_peak"])
+@pytest.mark.parametrize("metric", [*KEYS, "column_mass", "column_peak"])
 def test_weights_that_are_not_finite_are_refused(bert: Encoder, value: float, metric: str) -> None:
     bert.model.encoder.layer[1].attention.self.query.weight.data[0, 0] = value
     with pytest.raises(BadValue) as error:
@@ -282,9 +290,9 @@ def test_undefined_is_not_an_error(bert: Encoder) -> None:
 def test_half_precision_is_reduced_in_single(folders: Callable[[str], Path]) -> None:
     full = load_encoder(folders("bert"), device="cpu")
     half = load_encoder(folders("bert"), device="cpu", dtype=torch.bfloat16)
-    exact = measure(full, corpus_of(*TEXTS), METRICS, max_length=60)
-    rough = measure(half, corpus_of(*TEXTS), METRICS, max_length=60)
-    for metric in METRICS:
+    exact = measure(full, corpus_of(*TEXTS), KEYS, max_length=60)
+    rough = measure(half, corpus_of(*TEXTS), KEYS, max_length=60)
+    for metric in KEYS:
         assert np.abs(exact.grid(metric) - rough.grid(metric)).max() < 0.05
 
 
@@ -304,14 +312,84 @@ def test_parts_of_a_spool_are_the_whole() -> None:
         spool.append(index, {"grid": block})
     total, weight = spool.read("grid")
     assert total.shape == weight.shape == (8, LAYERS, HEADS, 5)
-    assert spool.n_parts("grid") == LAYERS
-    for part in range(LAYERS):
+    for part in (slice(0, 1), slice(1, LAYERS)):
         part_total, part_weight = spool.read("grid", part)
         assert np.array_equal(part_total, total[:, part])
         assert np.array_equal(part_weight, weight[:, part])
     assert np.array_equal(total[5], blocks[0].total[0].double().numpy())
     assert np.array_equal(total[7], blocks[1].total[0].double().numpy())
     assert np.array_equal(weight[6], blocks[2].spread_weight()[3].double().numpy())
+
+
+def test_the_parts_of_a_spool_make_the_first_axis(monkeypatch: pytest.MonkeyPatch) -> None:
+    spool = Spool()
+    spool.append((0, 1, 2), partial_rows(3, 0))
+    assert list(spool.parts("grid")) == [slice(0, LAYERS)]
+    monkeypatch.setattr("attnlib.spool.READ_BYTES", 1)
+    assert list(spool.parts("grid")) == [slice(i, i + 1) for i in range(LAYERS)]
+
+
+def test_rows_of_another_shape_are_refused() -> None:
+    spool = Spool()
+    spool.append((0,), {"x": Partial(torch.ones(1, 2, 5), torch.ones(1))})
+    with pytest.raises(ValueError, match="rows of 'x'"):
+        spool.append((1,), {"x": Partial(torch.ones(1, 2, 6), torch.ones(1))})
+
+
+def test_an_undefined_window_does_not_spoil_its_document() -> None:
+    spool = Spool()
+    spool.append((0,), {"x": Partial(torch.tensor([[torch.nan]]), torch.zeros(1))})
+    spool.append((0,), {"x": Partial(torch.tensor([[3.0]]), torch.ones(1))})
+    total, weight = spool.read("x")
+    assert total.tolist() == [[3.0]] and weight.tolist() == [[1.0]]
+
+
+def by_query(attention: Attention) -> Partial:
+    """What each query pays to itself: as long as the text."""
+    return Partial(
+        attention.weights.diagonal(dim1=2, dim2=3), attention.real.unsqueeze(1).to(torch.float32)
+    )
+
+
+def test_a_metric_as_long_as_its_text_is_padded(bert: Encoder) -> None:
+    own = Metric("own", "per query", "own", "", (0.0, 1.0), by_query, axes=("head", "query"))
+    texts = texts_of("a short one", "one that is a good deal longer than the other one")
+    found = measure(bert, texts, [own], batch_size=1, max_length=40)
+    _, weight = found.rows("own")
+    lengths = [len(bert.tokenizer(text)["input_ids"]) for text in (e.text for e in texts)]
+    assert weight.shape == (2, bert.n_layers, bert.n_heads, 40)
+    assert weight[:, 0, 0].sum(-1).tolist() == lengths
+
+
+def test_a_metric_of_the_users_own_is_not_mistaken_for_a_mass(bert: Encoder) -> None:
+    """It names a relation, but brings a kernel of its own."""
+
+    def sevens(attention: Attention) -> Partial:
+        n = attention.n_real
+        return Partial(7 * n[:, None].expand(-1, attention.weights.shape[1]), n)
+
+    own = replace(METRICS["mass_to_next"], key="sevens", kernel=sevens, variants=("paper",))
+    found = measure(bert, texts_of("one text", "another text"), [own], max_length=40)
+    assert np.allclose(found.grid("sevens"), 7.0)
+
+
+def test_what_would_be_dropped_in_silence_is_refused(bert: Encoder) -> None:
+    texts = texts_of("one text", "another text")
+    with pytest.raises(BadValue, match="limit goes with the name"):
+        measure(bert, texts, ["entropy"], limit=1)
+    twin = replace(METRICS["entropy"], what="another")
+    with pytest.raises(BadValue, match="two metrics are called 'entropy'"):
+        measure(bert, texts, ["entropy", twin])
+    with pytest.raises(BadValue, match="called 'a/b'"):
+        measure(bert, texts, [replace(twin, key="a/b")])
+
+
+def test_a_relation_kept_from_a_pass_serves_a_gradient(bert: Encoder) -> None:
+    measure(bert, texts_of("one text"), ["mass_to_next"], max_length=40)
+    (batch,) = batches(encode(texts_of("one text").examples, bert, max_length=40), bert)
+    weights = torch.rand(batch.length, batch.length, requires_grad=True)
+    (weights * RELATIONS["next"].pairs_in(batch)[0]).sum().backward()
+    assert weights.grad is not None and weights.grad.sum() == batch.length - 1
 
 
 def test_a_spool_in_small_blocks_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -394,9 +472,9 @@ def test_a_twin_does_not_touch_the_global_seed(bert: Encoder) -> None:
 
 def test_a_twin_can_be_measured(encoder: Encoder) -> None:
     twin = random_twin(encoder)
-    ours = measure(twin, corpus_of(*TEXTS), METRICS, max_length=60)
+    ours = measure(twin, corpus_of(*TEXTS), KEYS, max_length=60)
     assert np.abs(per_example(ours, "entropy") - naive(twin, TEXTS, "entropy")).max() < 1e-5
-    original = measure(encoder, corpus_of(*TEXTS), METRICS, max_length=60)
+    original = measure(encoder, corpus_of(*TEXTS), KEYS, max_length=60)
     assert np.abs(ours.grid("entropy") - original.grid("entropy")).max() > 1e-3
 
 
@@ -420,11 +498,11 @@ def test_a_cluster_gives_the_same_numbers(
     long = Segment("long", " ".join(SENTENCES))
     corpus = corpus_of(*TEXTS, long, Segment("empty", " "), *TEXTS[::-1])
     options = {"max_length": 60, "on_long": "window", "batch_size": 3}
-    here = measure_on("local", folders(name), corpus, METRICS, device="cpu", **options)
-    there = measure_on(cluster, folders(name), corpus, METRICS, device="cpu", **options)
+    here = measure_on("local", folders(name), corpus, KEYS, device="cpu", **options)
+    there = measure_on(cluster, folders(name), corpus, KEYS, device="cpu", **options)
     assert there.n_examples == here.n_examples == 19
     assert there.skipped == here.skipped
-    for metric in METRICS:
+    for metric in KEYS:
         for ours, theirs in zip(there.rows(metric), here.rows(metric), strict=True):
             assert np.abs(ours - theirs).max() < 1e-4
         assert np.abs(there.grid(metric) - here.grid(metric)).max() < 1e-6
@@ -435,12 +513,12 @@ def test_a_cluster_names_the_document_as_the_user_counts(
 ) -> None:
     corpus = corpus_of(*TEXTS * 2, Segment("long", " ".join(SENTENCES)))
     with pytest.raises(TooLong, match="document 19 has"):
-        measure_on(cluster, folders("bert"), corpus, METRICS, device="cpu", max_length=60)
+        measure_on(cluster, folders("bert"), corpus, KEYS, device="cpu", max_length=60)
 
 
 def test_a_cluster_that_is_not_there(folders: Callable[[str], Path]) -> None:
     with pytest.raises(BadValue, match="expected local or dask://HOST:PORT"):
-        measure_on("spark", folders("bert"), corpus_of(*TEXTS), METRICS)
+        measure_on("spark", folders("bert"), corpus_of(*TEXTS), KEYS)
 
 
 @pytest.mark.slow
@@ -452,9 +530,9 @@ def test_a_cluster_of_processes(folders: Callable[[str], Path]) -> None:
         n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0"
     ) as made:
         address = made.scheduler_address.replace("tcp://", "dask://")
-        there = measure_on(address, folders("bert"), corpus, METRICS, device="cpu", max_length=60)
-    here = measure(folders("bert"), corpus, METRICS, device="cpu", max_length=60)
-    for metric in METRICS:
+        there = measure_on(address, folders("bert"), corpus, KEYS, device="cpu", max_length=60)
+    here = measure(folders("bert"), corpus, KEYS, device="cpu", max_length=60)
+    for metric in KEYS:
         assert np.abs(there.grid(metric) - here.grid(metric)).max() < 1e-6
 
 
@@ -467,4 +545,4 @@ def test_an_unobservable_model_is_refused_before_the_corpus_is_read(
     monkeypatch.setattr("attnlib.encode.tokenized", unread)
     bert.model.encoder.layer = bert.model.encoder.layer[:1]
     with pytest.raises(Unobservable, match="1 layers"):
-        measure(bert, corpus_of(*TEXTS), METRICS, max_length=60)
+        measure(bert, corpus_of(*TEXTS), KEYS, max_length=60)

@@ -11,7 +11,15 @@ TYPES = {"pron": "pronoun", "name": "proper", "noun": "nominal"}
 def to_segment(passage: Passage) -> Segment:
     """The two paragraphs as the two parts of an input, as Clark 2019 pairs them."""
     first, _, second = passage.text.partition("\n\n")
-    return Segment(passage.id, first, second)
+    gap = len(first) + 2
+    starts = _sentence_starts(passage)
+    split = (tuple(s for s in starts if s < gap), tuple(s - gap for s in starts if s >= gap))
+    return Segment(passage.id, first, second, split)
+
+
+def _sentence_starts(passage: Passage) -> tuple[int, ...]:
+    """The character at which each annotated sentence begins."""
+    return tuple(passage.offsets[start][0] for start, _ in passage.sentences)
 
 
 def to_coref(passage: Passage) -> CorefDocument:
@@ -52,5 +60,6 @@ def to_questions(passage: Passage) -> list[Question]:
     for number, query in enumerate(passage.questions, start=1):
         answer = Answer(passage.surface(*query.answer), passage.offsets[query.answer[0]][0])
         name = f"{passage.id}-{number}"
-        found.append(Question(name, query.text, passage.text, (answer,), passage.id))
+        starts = ((0,), _sentence_starts(passage))
+        found.append(Question(name, query.text, passage.text, (answer,), passage.id, starts))
     return found
