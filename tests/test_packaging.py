@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -87,8 +88,12 @@ def test_pins_carry_no_local_suffix() -> None:
 def test_the_wheel_works_away_from_the_checkout(tmp_path: Path) -> None:
     """Built from pyproject, installed in a new environment, it has its data and its command."""
     run = partial(subprocess.run, check=True, capture_output=True, text=True, cwd=tmp_path)
-    build = [sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path), str(ROOT)]
-    run(build)
+    source = tmp_path / "source"  # a build leaves traces where it is made
+    skip = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "attnlib", source / "attnlib", ignore=skip)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source / name)
+    run([sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path), str(source)])
     venv = tmp_path / "venv"
     run([sys.executable, "-m", "venv", "--without-pip", str(venv)])
     (site,) = venv.glob("lib/python*/site-packages")
