@@ -19,6 +19,7 @@ class Selectors:
     """The relations of one batch as one matrix, built once and used by every layer.
 
     matrix  (batch, relation, query x key)   1 where the relation holds between real pieces
+    keys    (batch, key, relation)           the same for relations of the key alone
     weight  (batch, relation)                how many queries were asked
     """
 
@@ -27,23 +28,38 @@ class Selectors:
 
     def __init__(self, batch: Batch, metrics: Sequence[Metric]) -> None:
         n, length = len(batch), batch.length
-        shape = (n, max(len(metrics), self.LEAST), length, length)
-        maps = torch.zeros(shape, device=batch.device)
+        relations = [one.relation for one in metrics if one.relation is not None]
         self.weight = torch.empty(n, len(metrics), device=batch.device)
-        for column, one in enumerate(metrics):
-            assert one.relation is not None
-            pairs, mask = one.relation.pairs_in(batch), maps[:, column]
-            torch.logical_and(pairs, batch.real_pairs, out=mask)
-            self.weight[:, column] = _n_asked(one.relation, batch, mask, one.variant)
+        self.by_key = [c for c, relation in enumerate(relations) if relation.keys is not None]
+        self.by_pair = [c for c, relation in enumerate(relations) if relation.keys is None]
+        self.keys = torch.zeros(n, length, len(self.by_key), device=batch.device)
+        n_rows = max(len(self.by_pair), self.LEAST) if self.by_pair else 0
+        maps = torch.zeros(n, n_rows, length, length, device=batch.device)
+        for place, column in enumerate(self.by_key):
+            self.keys[:, :, place] = relations[column].mask(batch).any(1)
+        for place, column in enumerate(self.by_pair):
+            pairs = relations[column].pairs_in(batch)
+            torch.logical_and(pairs, batch.real_pairs, out=maps[:, place])
+        for column, (relation, one) in enumerate(zip(relations, metrics, strict=True)):
+            self.weight[:, column] = _n_asked(relation, batch, None, one.variant)
         self.matrix = maps.flatten(2)
 
     def masses(
-        self, weights: Float[Tensor, "batch head query key"], rows: slice = slice(None)
+        self, attention: Attention, rows: slice = slice(None)
     ) -> Float[Tensor, "batch relation head"]:
         """The sums of every relation for the examples `rows` of the batch."""
-        matrix = self.matrix[rows].to(weights.dtype)
-        sums = torch.bmm(matrix, weights.flatten(2).transpose(1, 2))
-        return sums[:, : self.weight.shape[1]]
+        weights = attention.weights
+        n, n_heads = weights.shape[:2]
+        sums = weights.new_empty(n, self.weight.shape[1], n_heads)
+        if self.by_pair:
+            matrix = self.matrix[rows].to(weights.dtype)
+            product = torch.bmm(matrix, weights.flatten(2).transpose(1, 2))
+            sums[:, self.by_pair] = product[:, : len(self.by_pair)]
+        if self.by_key:
+            total = attention.received * attention.n_real[:, None, None].to(weights.dtype)
+            columns = torch.bmm(total, self.keys[rows].to(weights.dtype))
+            sums[:, self.by_key] = columns.transpose(1, 2)
+        return sums
 
     def partials(self, sums: Tensor, rows: slice = slice(None)) -> list[Partial]:
         """Sums (batch, ..., relation, head) taken apart by relation."""
@@ -88,10 +104,11 @@ def is_mass(metric: Metric) -> bool:
     return getattr(metric.kernel, "func", None) is relation_mass
 
 
-def _n_asked(relation: Relation, batch: Batch, mask: Tensor, variant: str) -> Tensor:
-    asked_of = "having" if variant == "having" else relation.asked_of
-    queries = batch.real & mask.any(-1) if asked_of == "having" else batch.real
-    return queries.sum(-1).to(torch.float32)
+def _n_asked(relation: Relation, batch: Batch, mask: Tensor | None, variant: str) -> Tensor:
+    if variant != "having" and relation.asked_of == "every":
+        return batch.n_real
+    held = relation.mask(batch) if mask is None else mask
+    return (batch.real & held.any(-1)).sum(-1).to(torch.float32)
 
 
 for _relation in RELATIONS.values():

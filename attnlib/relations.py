@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal
@@ -27,6 +27,8 @@ class Relation:
     asked_of  "every" real query: the mass is a share of all the head's attention, and masses on
               disjoint relations add up; or only queries "having" such a key, where the relation
               is a question to some queries alone (from [SEP] to [SEP])
+    keys      Batch -> (batch, key), where the key alone decides: its mass is then a sum of
+              columns, which are summed up anyway
     """
 
     key: str
@@ -37,6 +39,7 @@ class Relation:
     metric_key: str = ""
     source: str = "own"
     short: str = ""
+    keys: Callable[[Batch], Tensor] | None = None
 
     def mask(self, batch: Batch) -> Bool[Tensor, "batch query key"]:
         """Where the relation holds between real pieces of the batch."""
@@ -87,9 +90,20 @@ def _distance(length: int, device: torch.device) -> Tensor:
     return position.unsqueeze(0) - position.unsqueeze(1)
 
 
-def _keys(chosen: Tensor) -> Tensor:
-    """Every query may attend to the chosen keys."""
-    return chosen.unsqueeze(1).expand(-1, chosen.shape[1], -1)
+def key_relation(
+    key: str, what: str, source: str
+) -> Callable[[Callable[[Batch], Tensor]], Relation]:
+    """Declare a relation that holds for every query wherever the key is of some kind."""
+
+    def declare(keys: Callable[[Batch], Tensor]) -> Relation:
+        def pairs(batch: Batch) -> Tensor:
+            return keys(batch).unsqueeze(1).expand(-1, batch.length, -1)
+
+        found = replace(relation(key, what, source)(pairs), keys=keys)
+        _RELATIONS[key] = found
+        return found
+
+    return declare
 
 
 @relation("self", "the piece itself", "clark2019:sec3.1", positional=True)
@@ -117,22 +131,22 @@ def to_later(length: int, device: torch.device) -> Tensor:
     return _distance(length, device) > 0
 
 
-@relation(
+@key_relation(
     "cls",
     "[CLS], or what the model opens its input with",
     "clark2019:fig2",
 )
 def to_cls(batch: Batch) -> Tensor:
-    return _keys(batch.cls)
+    return batch.cls
 
 
-@relation(
+@key_relation(
     "sep",
     "[SEP], or what the model closes a text with",
     "clark2019:fig2",
 )
 def to_sep(batch: Batch) -> Tensor:
-    return _keys(batch.sep)
+    return batch.sep
 
 
 @relation(
@@ -159,36 +173,36 @@ def other_to_sep(batch: Batch) -> Tensor:
     return ~batch.sep.unsqueeze(2) & batch.sep.unsqueeze(1)
 
 
-@relation(
+@key_relation(
     "comma",
     "a comma",
     "clark2019:fig2",
 )
 def to_comma(batch: Batch) -> Tensor:
-    return _keys(batch.comma)
+    return batch.comma
 
 
-@relation(
+@key_relation(
     "period",
     "a full stop",
     "clark2019:fig2",
 )
 def to_period(batch: Batch) -> Tensor:
-    return _keys(batch.period)
+    return batch.period
 
 
-@relation("period_or_comma", "a full stop or a comma", "clark2019:fig3")
+@key_relation("period_or_comma", "a full stop or a comma", "clark2019:fig3")
 def to_period_or_comma(batch: Batch) -> Tensor:
-    return _keys(batch.period | batch.comma)
+    return batch.period | batch.comma
 
 
-@relation(
+@key_relation(
     "punctuation",
     "any punctuation mark, commas and full stops included",
     "clark2019:sec3.2",
 )
 def to_punctuation(batch: Batch) -> Tensor:
-    return _keys(batch.punctuation)
+    return batch.punctuation
 
 
 @relation(

@@ -248,7 +248,7 @@ class Watch:
             self._parts[rows.start] = self._batch.rows(rows)
         attention = Attention(weights, self._parts[rows.start], scores).reduced()
         if self._selectors is not None:
-            self._sums[layer].append(self._selectors.masses(attention.weights, rows))
+            self._sums[layer].append(self._selectors.masses(attention, rows))
         for metric in self.layered:
             self._found[metric.key][layer].append(metric(attention))
         if self.across:

@@ -271,7 +271,7 @@ def test_rounding_of_the_matrix_product(others: int) -> None:
     chosen = [METRICS["mass_to_same_segment"], *relations[:others]]
     weights = scores.softmax(-1)
     selectors = Selectors(attention.batch, chosen)
-    found = selectors.partials(selectors.masses(weights))[0]
+    found = selectors.partials(selectors.masses(Attention(weights, attention.batch)))[0]
     double = METRICS["mass_to_same_segment"](Attention(weights.double(), attention.batch))
     same_partial(found, double, 1e-5)
 
@@ -374,7 +374,7 @@ def test_nothing_lands_on_the_cpu(key: str, elsewhere: Attention) -> None:
 
 def test_nothing_of_the_relations_lands_on_the_cpu(elsewhere: Attention) -> None:
     chosen = [METRICS[key] for key in KEYS if METRICS[key].relation is not None]
-    assert strays(lambda: Selectors(elsewhere.batch, chosen).masses(elsewhere.weights)) == []
+    assert strays(lambda: Selectors(elsewhere.batch, chosen).masses(elsewhere)) == []
 
 
 def test_planted_stray_tensor_is_seen(elsewhere: Attention) -> None:

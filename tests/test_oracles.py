@@ -111,7 +111,7 @@ def test_all_metrics_equal_their_oracles(seed: int, **shape: object) -> None:
 def all_masses(attention: Attention, chosen: list[Metric]) -> list[Partial]:
     """The fast path: all relations in one product."""
     selectors = Selectors(attention.batch, chosen)
-    return selectors.partials(selectors.masses(attention.weights))
+    return selectors.partials(selectors.masses(attention))
 
 
 @pytest.mark.parametrize("number", range(len(VARIED)))
@@ -134,7 +134,7 @@ def test_relations_of_a_slice_of_the_batch(rows: slice) -> None:
     attention = random_attention(21, n_texts=5)
     selectors = Selectors(attention.batch, [METRICS[key] for key in RELATION_KEYS])
     part = sliced(attention, rows)
-    found = selectors.partials(selectors.masses(part.weights, rows), rows)
+    found = selectors.partials(selectors.masses(part, rows), rows)
     for key, partial in zip(RELATION_KEYS, found, strict=True):
         assert len(partial.total) == len(partial.weight) == len(part.batch)
         assert disagreement(key, lambda _, p=partial: p, part) == "", key
