@@ -36,12 +36,14 @@ class Selectors:
         n_rows = max(len(self.by_pair), self.LEAST) if self.by_pair else 0
         maps = torch.zeros(n, n_rows, length, length, device=batch.device)
         for place, column in enumerate(self.by_key):
-            self.keys[:, :, place] = relations[column].mask(batch).any(1)
+            keys = relations[column].keys
+            assert keys is not None
+            self.keys[:, :, place] = keys(batch) & batch.real
         for place, column in enumerate(self.by_pair):
             pairs = relations[column].pairs_in(batch)
             torch.logical_and(pairs, batch.real_pairs, out=maps[:, place])
         for column, (relation, one) in enumerate(zip(relations, metrics, strict=True)):
-            self.weight[:, column] = _n_asked(relation, batch, None, one.variant)
+            self.weight[:, column] = _n_asked(relation, batch, one.variant)
         self.matrix = maps.flatten(2)
 
     def masses(
@@ -82,7 +84,7 @@ def relation_mass(attention: Attention, *, relation: Relation, variant: str = "p
     mask = relation.mask(attention.batch)
     mask_values = mask.to(attention.weights.dtype)
     by_query = torch.einsum("bhqk,bqk->bhq", attention.weights, mask_values)
-    return Partial(by_query.sum(-1), _n_asked(relation, attention.batch, mask, variant))
+    return Partial(by_query.sum(-1), _n_asked(relation, attention.batch, variant))
 
 
 def mass_metric(relation: Relation) -> Metric:
@@ -104,11 +106,10 @@ def is_mass(metric: Metric) -> bool:
     return getattr(metric.kernel, "func", None) is relation_mass
 
 
-def _n_asked(relation: Relation, batch: Batch, mask: Tensor | None, variant: str) -> Tensor:
+def _n_asked(relation: Relation, batch: Batch, variant: str) -> Tensor:
     if variant != "having" and relation.asked_of == "every":
         return batch.n_real
-    held = relation.mask(batch) if mask is None else mask
-    return (batch.real & held.any(-1)).sum(-1).to(torch.float32)
+    return (batch.real & relation.mask(batch).any(-1)).sum(-1).to(torch.float32)
 
 
 for _relation in RELATIONS.values():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -92,7 +92,6 @@ class Judgement:
     ours: Finding | None = None
     phenomenon: Finding | None = None
     holds: bool | None = None
-    notes: tuple[str, ...] = field(default=())
 
 
 def judge(
