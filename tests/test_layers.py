@@ -14,12 +14,14 @@ ORDER = (
     *("errors", "progress", "archives", "sources", "shelf", "convert"),
     *("assetcache", "assets", "models"),
     *("examples", "reader", "textfiles", "conllu", "wikitext", "segments", "annotated", "tasks"),
-    *("catalogue", "corpora", "parse", "coref"),
-    *("encode", "relations", "attention", "extract"),
+    *("parse", "catalogue", "corpora", "coref", "vectors"),
+    *("encode", "relations", "attention", "extract", "words"),
     *("metric", "mass", "entropy", "fastlog", "divergence"),
     *("stats", "spool", "stream", "engine", "report", "papers"),
-    *("style", "drawing", "figures"),
-    *("pages", "runs", "vendor", "site", "editions", "cli"),
+    *("prediction", "antecedents", "probes", "maskedlm", "importance", "clusters"),
+    *("style", "drawing", "figures", "diagrams", "comparisons"),
+    *("results", "chapter", "clark2019"),
+    *("pages", "runs", "ledger", "vendor", "site", "editions", "cli"),
 )
 
 FREE = frozenset({"__init__", "__main__"})  # the package's front doors may show anything
