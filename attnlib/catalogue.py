@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from attnlib import reader, wikitext
 from attnlib.annotated import read_framenet, read_framenet_473, read_gap, read_ontogum
 from attnlib.conllu import read_conllu
 from attnlib.errors import BadValue
+from attnlib.examples import Part, Tree
+from attnlib.parse import parse_digest, parsed_in_order
 from attnlib.reader import Passage
 from attnlib.reader.convert import to_coref, to_frames, to_questions, to_segment
 from attnlib.segments import cached_paragraphs, piece_length, read_paragraphs, segments
@@ -27,6 +30,7 @@ WIKI_DUMPS = (
 )
 _SA = "CC BY-SA 4.0"
 _NC_SA = "CC BY-NC-SA 4.0"
+_STANFORD = "with Stanford-style labels"
 _UNCLEAR = "not stated; for runs on your own machine"
 
 Read = tuple[list[Any], Mapping[str, int]]
@@ -45,7 +49,7 @@ class CorpusInfo:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the Wikipedia corpora need beyond a folder: how segments are cut and drawn."""
+    """What Wikipedia and parsed corpora need beyond a folder: how they are cut and drawn."""
 
     limit: int | None = None
     seed: int = 0
@@ -73,49 +77,59 @@ def _simple(read: Callable[[Path], Read]) -> Callable[[Path, Options], Read]:
     return lambda folder, options: read(folder)
 
 
+def random_order(n: int, seed: int) -> list[int]:
+    """The places 0..n-1 in the order in which a limit draws them: a longer draw adds to it."""
+    return random.Random(seed).sample(range(n), n)
+
+
+_Source = Callable[[Path, Options], Paragraphs]
+
+
 def _wiki() -> Iterator[Entry]:
-    what = "segments of two consecutive paragraphs: "
-    sample = CorpusInfo(
-        "wiki-sample", "segment", "wiki-sample", f"{what}99 articles of a 2016 dump", "CC BY-SA 3.0"
+    sources: tuple[tuple[str, _Source, str, str], ...] = (
+        ("wiki-sample", _sample_paragraphs, "99 articles of a 2016 dump", "CC BY-SA 3.0"),
+        ("wiki-paragraphs", _squad_paragraphs, "48 articles of SQuAD dev", _SA),
     )
-    yield Entry(sample, _wiki_sample, ("wiki-sample",), draws=True)
-    paragraphs = CorpusInfo(
-        "wiki-paragraphs", "segment", "wiki-paragraphs", f"{what}48 articles of SQuAD dev", _SA
-    )
-    yield Entry(paragraphs, _wiki_paragraphs, ("wiki-paragraphs",), draws=True)
+    for name, source, articles, licence in sources:
+        what = f"segments of two consecutive paragraphs: {articles}"
+        info = CorpusInfo(name, "segment", name, what, licence)
+        yield Entry(info, partial(_wiki_segments, source), (name,), draws=True)
+        what = f"sentences, parsed, {_STANFORD}: {articles}"
+        info = CorpusInfo(f"{name}-parsed", "tree", name, what, licence)
+        yield Entry(info, partial(_wiki_trees, source, info.name), (name,), draws=True)
 
 
-def _wiki_sample(folder: Path, options: Options) -> Read:
+def _sample_paragraphs(folder: Path, options: Options) -> Paragraphs:
     """Extraction takes some seconds, so it is kept, under the name of the code that did it."""
 
     def extract() -> Paragraphs:
         return paragraphs_of_dump(find_file(folder, *WIKI_DUMPS))
 
     if options.cache is None:
-        return _wiki_segments(extract(), options)
+        return extract()
     code = hashlib.sha256(Path(wikitext.__file__).read_bytes()).hexdigest()[:12]
-    kept = options.cache / f"wiki-sample-{code}.jsonl"
-    return _wiki_segments(cached_paragraphs(kept, extract), options)
+    return cached_paragraphs(options.cache / f"wiki-sample-{code}.jsonl", extract)
 
 
-def _wiki_paragraphs(folder: Path, options: Options) -> Read:
+def _squad_paragraphs(folder: Path, options: Options) -> Paragraphs:
     path = find_file(folder, "wiki_paragraphs.jsonl", "dev.parquet")
     if path.suffix != ".parquet":
-        return _wiki_segments(read_paragraphs(path), options)
+        return read_paragraphs(path)
     contexts: dict[str, dict[str, None]] = {}  # SQuAD's table repeats a context per question
     for row in read_parquet(path):
         title = field(row, path, "title")
         contexts.setdefault(title, {}).setdefault(field(row, path, "context"), None)
     items = [Paragraph(t, i, text) for t, found in contexts.items() for i, text in enumerate(found)]
-    return _wiki_segments(Paragraphs(tuple(items), {}), options)
+    return Paragraphs(tuple(items), {})
 
 
-def _wiki_segments(paragraphs: Paragraphs, options: Options) -> Read:
+def _wiki_segments(source: _Source, folder: Path, options: Options) -> Read:
     if options.tokenizer is None:
         raise BadValue(
             "Wikipedia segments are cut to a number of pieces. Pass tokenizer= (the model's, or a "
             "function text -> n_pieces)."
         )
+    paragraphs = source(folder, options)
     made, skipped = segments(
         paragraphs.items,
         piece_length(options.tokenizer),
@@ -127,6 +141,25 @@ def _wiki_segments(paragraphs: Paragraphs, options: Options) -> Read:
     return made, Counter(skipped) + Counter(paragraphs.skipped)
 
 
+def _wiki_trees(source: _Source, name: str, folder: Path, options: Options) -> Read:
+    """Sentences of paragraphs in random order until there are enough, then in corpus order."""
+    paragraphs = source(folder, options)
+    items = paragraphs.items
+    texts = [(f"{item.article}#{item.index}", item.text) for item in items]
+    found, skipped = _parsed(name, texts, options)
+    trees = [replace(tree, document=items[place].article) for place, tree in found]
+    return trees, Counter(skipped) + Counter(paragraphs.skipped)
+
+
+def _parsed(
+    name: str, texts: Sequence[tuple[str, Part]], options: Options
+) -> tuple[list[tuple[int, Tree]], dict[str, int]]:
+    """The parser's trees of as many texts as the limit needs, kept where the options say."""
+    kept = options.cache and options.cache / f"{name}-{parse_digest(texts)}.jsonl"
+    order = random_order(len(texts), options.seed)
+    return parsed_in_order(texts, order, limit=options.limit, kept=kept)
+
+
 def _treebanks() -> Iterator[Entry]:
     for bank, asset, what, licence in (
         ("ewt", "ud-ewt", "UD English EWT (web text)", _SA),
@@ -136,10 +169,22 @@ def _treebanks() -> Iterator[Entry]:
             names = (f"en_{bank}-ud-{split}.conllu", f"en_{bank}-{split}.conllu")
             info = CorpusInfo(f"{bank}-{split}", "tree", asset, f"{what}, {split}", licence)
             yield Entry(info, partial(_trees, names), (asset,))
+            what_parsed = f"the words of {info.name}, parsed, {_STANFORD}"
+            parsed = CorpusInfo(f"{info.name}-stanford", "tree", asset, what_parsed, licence)
+            yield Entry(parsed, partial(_stanford, parsed.name, names), (asset,), draws=True)
 
 
 def _trees(names: tuple[str, ...], folder: Path, options: Options) -> Read:
     return read_conllu(find_file(folder, *names)), {}
+
+
+def _stanford(name: str, names: tuple[str, ...], folder: Path, options: Options) -> Read:
+    """The sentences that the treebank itself would give, with the parser's heads and labels."""
+    gold = read_conllu(find_file(folder, *names))
+    found, skipped = _parsed(name, [(tree.id, tree.words) for tree in gold], options)
+    return [
+        replace(tree, text=gold[place].text, document=gold[place].document) for place, tree in found
+    ], skipped
 
 
 def _coreference() -> Iterator[Entry]:

@@ -231,6 +231,87 @@ def measure(
 
 
 @app.command()
+def heads(
+    model: Annotated[str, typer.Argument(help="A model's name, its folder, or a hub id.")],
+    corpus: Annotated[str, typer.Argument(help="A treebank, or a .conllu file.")],
+    relation: Annotated[
+        list[str] | None, typer.Option(help="Only this relation, or all; may be repeated.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="At most this many sentences.")] = None,
+    max_length: Annotated[int, typer.Option(help="Pieces per sentence, special ones too.")] = 128,
+    on_long: Annotated[
+        str, typer.Option(help="Longer sentences: error, skip or truncate.")
+    ] = "skip",
+    min_count: Annotated[
+        int, typer.Option(help="Leave out rarer relations, unless they are named.")
+    ] = 100,
+    from_pieces: Annotated[
+        str, typer.Option(help="A word attends with the mean of its pieces, or its first.")
+    ] = "mean",
+    variant: Annotated[
+        str, typer.Option(help="paper, or authors: scored as in Clark's code.")
+    ] = "paper",
+    possessive_clitic: Annotated[
+        bool, typer.Option(help="Let 's stand for its possessor, as Clark's Table 1 does.")
+    ] = False,
+    batch_size: Annotated[int, typer.Option(help="Sentences per forward pass.")] = 16,
+    seed: Annotated[int, typer.Option(help="Of the limit, the halves and the intervals.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    json: Json = False,
+) -> None:
+    """Find the best head for every dependency relation, beside the best fixed offset."""
+    from attnlib import prediction
+    from attnlib.errors import check_choice
+    from attnlib.models import load_encoder
+    from attnlib.report import dump
+
+    check_choice("variant", variant, prediction.VARIANTS)
+    prediction.check_at_least_one("min-count", min_count)
+    trees = prediction.load_trees(corpus, limit=limit, seed=seed)
+    # a misspelt relation is said before a model is loaded
+    prediction.check_relations(relation or (), prediction.tree_relations(trees.examples))
+    with _progress() as bar:
+        task = bar.add_task(f"reading {corpus} with {model}", total=None)
+        found = prediction.predictions(
+            load_encoder(model, device=device),
+            trees.examples,
+            from_pieces=from_pieces,
+            max_length=max_length,
+            batch_size=batch_size,
+            on_long=on_long,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    table = prediction.best_heads(
+        found,
+        relations=relation or None,
+        min_count=min_count,
+        variant=variant,
+        possessive_clitic=possessive_clitic,
+        seed=seed,
+    )
+    if json:
+        rows = table.astype(object).where(table.notna(), None).to_dict("records")
+        print(dump(rows))
+        return
+    shown = Table("relation", "n", "head", "direction", "accuracy %", "offset %", "gain", box=None)
+    shown.add_column("on other half")
+    for row in table.itertuples():
+        shown.add_row(
+            row.relation,
+            str(row.n),
+            row.head,
+            row.direction,
+            f"{row.accuracy:.1f} [{row.low:.1f}, {row.high:.1f}]",
+            f"{row.baseline:.1f} ({row.offset:+d})",
+            f"{row.gain:+.1f} [{row.gain_low:+.1f}, {row.gain_high:+.1f}]",
+            f"{row.clean_accuracy:.1f} by {row.clean_head}" if row.clean_head else "–",
+        )
+    console.print(shown)
+    left_out = "".join(f", {n} {reason}" for reason, n in found.skipped.items())
+    console.print(f"{found.model} on {corpus}: {found.n_sentences} sentences{left_out}")
+
+
+@app.command()
 def run(
     notebook: Annotated[str, typer.Argument(help="A chapter's name, or the path of a notebook.")],
     parameter: Annotated[
@@ -273,6 +354,37 @@ def book(
     from attnlib.editions import build_book
 
     build_book(edition, only=only, html=html)
+
+
+@app.command()
+def publish(
+    edition: Annotated[str, typer.Argument(help="The edition to publish.")] = "standard",
+) -> None:
+    """Copy the executed chapters of an edition and their results to book/published/."""
+    from attnlib.editions import publish as copied
+
+    copied(edition)
+
+
+@app.command()
+def ledger(
+    edition: Annotated[str, typer.Argument(help="pocket, standard or paper.")] = "standard",
+    paper: Annotated[str | None, typer.Option(help="Only the claims of this paper.")] = None,
+    json: Json = False,
+) -> None:
+    """Show every claim of the papers with what an edition found, and the verdict."""
+    from attnlib import ledger as book
+    from attnlib.editions import load_edition, project_root
+    from attnlib.papers import load_paper
+    from attnlib.report import dump
+
+    rows = book.ledger(project_root(), load_edition(edition).name)
+    if paper is not None:
+        rows = [row for row in rows if row["paper"] == load_paper(paper).key]
+    if json:
+        print(dump(rows))
+        return
+    book.show(rows, console)
 
 
 @app.command()

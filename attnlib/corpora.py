@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import random
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -12,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from attnlib.assets import cache_folder, resolve
-from attnlib.catalogue import ENTRIES, CorpusInfo, Entry, Options
+from attnlib.catalogue import ENTRIES, CorpusInfo, Entry, Options, random_order
 from attnlib.conllu import read_conllu
 from attnlib.errors import AssetError, BadValue, CorpusError, UnknownName, did_you_mean
 from attnlib.examples import Example, Part, Segment, TaskExample
 from attnlib.tasks import TASKS, Task, task_label
 from attnlib.textfiles import Row, field, lines, plain_name, read_jsonl
 
-ALIASES = {"wiki": "wiki-sample"}
+ALIASES = {"wiki": "wiki-sample", "wiki-parsed": "wiki-sample-parsed"}
 FORMATS = (".txt", ".jsonl", ".conllu")
 
 
@@ -78,8 +77,8 @@ def load_corpus(
     tokenizer, max_length, variant
                how the Wikipedia corpora are cut into segments (see `segments.segments`).
     folder     where the files are, instead of the asset's own folder.
-    cache      where the Wikipedia paragraphs are kept once they are extracted; by default with
-               the assets, and nowhere if a `folder` is given.
+    cache      where Wikipedia's paragraphs and the parser's trees are kept once they are made; by
+               default with the assets, and nowhere if a `folder` is given.
     aliases    other meanings of a name for an edition, such as {"wiki": "wiki-paragraphs"}.
     task       names the labels that a user's .jsonl file may hold.
     A task's name alone means its dev split.
@@ -139,8 +138,7 @@ def _home(entry: Entry) -> tuple[str, Path]:
 
 
 def _sample(examples: list[Any], limit: int, seed: int) -> list[Any]:
-    order = random.Random(seed).sample(range(len(examples)), len(examples))
-    return [examples[index] for index in sorted(order[:limit])]
+    return [examples[place] for place in sorted(random_order(len(examples), seed)[:limit])]
 
 
 def _corpus(

@@ -13,6 +13,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from attnlib import style
+from attnlib.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -65,3 +66,13 @@ def _inline_svg(raw: str, alt: str, width: float) -> str:
 
 
 _FONTS = "system-ui, &#39;Segoe UI&#39;, &#39;Helvetica Neue&#39;, Arial, sans-serif"
+
+
+def need(table: pd.DataFrame, *columns: str) -> None:
+    """Refuse a table that a figure cannot be drawn from."""
+    missing = [name for name in columns if name not in table.columns]
+    if missing:
+        have = ", ".join(map(str, table.columns))
+        raise BadValue(f"the table has no column {missing[0]}; it has {have}.")
+    if table.empty:
+        raise BadValue("the table has no row; there is nothing to draw.")

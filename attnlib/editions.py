@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from attnlib import pages
+from attnlib import ledger, pages, results
 from attnlib.errors import AttnlibError, BadValue, UnknownName, did_you_mean
 from attnlib.runs import (
     Parameter,
@@ -40,6 +40,7 @@ __all__ = [
     "notebook_parameters",
     "notebook_path",
     "project_root",
+    "publish",
     "read_parameters",
     "run_notebook",
     "settings_of",
@@ -50,7 +51,8 @@ Say = Callable[[str], None]
 
 # No notebook can import these (they stand to the right of all it may use), so a change in them
 # changes no result.
-_BUILDERS = frozenset({"cli.py", "editions.py", "pages.py", "site.py", "vendor.py"})
+_BUILDERS = frozenset({"cli.py", "editions.py", "ledger.py", "pages.py", "site.py", "vendor.py"})
+_LARGEST_PUBLISHED = 3_000_000
 _KEPT_RUNS = 8  # of each notebook, so that going back to earlier parameters costs nothing
 
 
@@ -184,6 +186,38 @@ def build_book(
     return result
 
 
+def publish(edition: str | Path | Edition, *, say: Say = print) -> Path:
+    """Copy the executed chapters of an edition, and the results behind them, to book/published/.
+
+    The folder then holds exactly these: it is committed, and the published book is built from it.
+    """
+    if not isinstance(edition, Edition):
+        edition = load_edition(edition)
+    root = project_root()
+    executed = root / "_build" / edition.name / "notebooks"
+    published = root / "book" / "published"
+    missing = [
+        c.notebook for c in edition.chapters if not (executed / f"{c.notebook}.ipynb").is_file()
+    ]
+    if missing:
+        raise UnknownName(
+            f"chapter '{missing[0]}' of {edition.name} was not run here. "
+            f"Run `attnlib book {edition.name}` first."
+        )
+    for chapter in edition.chapters:
+        data = (executed / f"{chapter.notebook}.ipynb").read_bytes()
+        if len(data) > _LARGEST_PUBLISHED:
+            raise BadValue(
+                f"{chapter.notebook}.ipynb has {len(data):,} bytes; expected 3 MB at most."
+            )
+        published.mkdir(parents=True, exist_ok=True)
+        (published / f"{chapter.notebook}.ipynb").write_bytes(data)
+    paths = [published / f"{chapter.notebook}.ipynb" for chapter in edition.chapters]
+    copied = results.publish(name for path in paths for name in ledger.results_behind(path))
+    say(f"{len(paths)} chapters and {len(copied) // 2} results in {published.relative_to(root)}")
+    return published
+
+
 def _listed() -> str:
     return ", ".join(edition_names())
 
@@ -302,6 +336,7 @@ def _content_key(source: Path, parameters: Mapping[str, Any], root: Path) -> str
     package = Path(__file__).parent
     files = [*package.rglob("*.py"), *package.rglob("*.toml"), *package.rglob("*.txt")]
     files = [file for file in files if file.name not in _BUILDERS]
+    files += (root / "papers").glob("*.yaml")  # what the chapters are judged by
     for value in parameters.values():
         if isinstance(value, str) and Path(value).exists():  # a model or texts of the user's own
             own = Path(value)
@@ -327,7 +362,7 @@ def _pages(
     files: dict[str, Path | str] = {
         str(path.relative_to(root)): path
         for path in sorted((root / "book").rglob("*"))
-        if path.is_file() and ".ipynb_checkpoints" not in path.parts
+        if path.is_file() and not {".ipynb_checkpoints", "published"} & set(path.parts)
     }
     files |= {f"notebooks/{name}.ipynb": path for name, path in executed.items()}
     files |= pages.generated()

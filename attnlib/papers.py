@@ -119,6 +119,26 @@ def judge(
     return Judgement(claim, verdict, reason, ours, seen, holds)
 
 
+def ledger_row(judgement: Judgement, *, model: str) -> dict[str, Any]:
+    """A judgement as the ledger shows it, in plain values; what is not known is None."""
+    claim, ours = judgement.claim, judgement.ours or Finding(math.nan)
+    numbers = {"ours": ours.value, "low": ours.low, "high": ours.high}
+    return {
+        "paper": claim.paper,
+        "id": claim.id,
+        "where": claim.where,
+        "kind": claim.kind,
+        "paper_value": claim.value.get("value", claim.value.get("claim")),
+        **{name: None if math.isnan(number) else number for name, number in numbers.items()},
+        "phenomenon": claim.phenomenon.text,
+        "holds": judgement.holds,
+        "verdict": judgement.verdict,
+        "reason": judgement.reason,
+        "model": model,
+        "deviations": list(claim.deviations),
+    }
+
+
 def _phenomenon_verdict(phenomenon: Phenomenon, seen: Finding) -> Verdict:
     if not phenomenon.holds(seen.value):
         return "not reproduced"

@@ -1,8 +1,8 @@
-"""Means over examples and their bootstrap intervals."""
+"""Means over examples, numbers made of such means, and their bootstrap intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -53,6 +53,57 @@ def estimate(
     n = (weight > 0).sum(0)
     low, high = (np.where(n > 1, end.reshape(shape), np.nan) for end in _interval(spread, level))
     return Estimate(mean.reshape(shape), low, high, n)
+
+
+Grids = Mapping[str, np.ndarray]
+"""The mean of every metric, each (layer, head, ...)."""
+
+Statistic = Callable[[Grids], float]
+
+
+def statistics(
+    rows: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    wanted: Mapping[str, Statistic],
+    *,
+    replicates: int = REPLICATES,
+    level: float = LEVEL,
+    seed: int = 0,
+) -> dict[str, tuple[float, float, float]]:
+    """Numbers made of the mean grids of several metrics: (value, low, high) of each.
+
+    rows    metric -> sums and weights per example, (example, *axes), as `Measurement.rows` gives
+    wanted  name -> a function of the mean grids
+
+    Every replicate draws the same examples for all metrics and computes the number anew, so that
+    a choice inside it (the largest layer, the heads above a threshold) is made anew too.
+    """
+    sizes = {len(total) for total, _ in rows.values()}
+    if len(sizes) != 1 or 0 in sizes:
+        raise BadValue(f"rows of {sorted(sizes)} examples; expected the same number, 1 or more.")
+    (n,) = sizes
+    shapes = {key: total.shape[1:] for key, (total, _) in rows.items()}
+    flat = {key: _sums(t.reshape(n, -1), w.reshape(n, -1), False) for key, (t, w) in rows.items()}
+
+    def grids(counts: np.ndarray) -> Iterator[dict[str, np.ndarray]]:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            means = {key: (counts @ top) / (counts @ bottom) for key, (top, bottom) in flat.items()}
+        for drawn in range(len(counts)):
+            yield {key: mean[drawn].reshape(shapes[key]) for key, mean in means.items()}
+
+    (center,) = grids(np.ones((1, n)))
+    values = {name: float(statistic(center)) for name, statistic in wanted.items()}
+    if n < 2:
+        return {name: (value, np.nan, np.nan) for name, value in values.items()}
+    spread: dict[str, list[float]] = {name: [] for name in wanted}
+    for counts in _draws(n, replicates, seed):
+        for drawn in grids(counts):
+            for name, statistic in wanted.items():
+                spread[name].append(float(statistic(drawn)))
+    ends = _interval(np.array([spread[name] for name in wanted]).T, level)
+    return {
+        name: (values[name], float(low), float(high))
+        for name, low, high in zip(wanted, *ends, strict=True)
+    }
 
 
 def joined(parts: Sequence[Estimate]) -> Estimate:

@@ -28,6 +28,9 @@ LOOKS: Mapping[str, Look] = MappingProxyType(
         "special": Look("#d1590a", "X", "-"),
         "next": Look("#0b74b5", "^", (0, (5, 1.5))),
         "previous": Look("#2e97c9", "v", (0, (1.5, 1.2))),
+        "self": Look("#8a6d5a", "h", (0, (4, 1, 1, 1))),
+        "cls": Look("#c2456b", "p", (0, (8, 2))),
+        "punctuation": Look("#8f7a1d", "*", (0, (3.5, 1.2))),
         "syntax": Look("#0c9068", "s", (0, (6, 1.5, 1.5, 1.5))),
         "block": Look("#b9689a", "D", (0, (3, 1, 1, 1, 1, 1))),
         "ours": Look("#7a6fc4", "o", "-"),
@@ -97,6 +100,12 @@ _RC: Mapping[Any, Any] = MappingProxyType(
         "svg.hashsalt": "attnlib",
     }
 )
+
+
+TIGHT: Mapping[str, Any] = MappingProxyType(
+    {"handletextpad": 0.4, "columnspacing": 1.4, "borderpad": 0.2}
+)
+"""A legend that takes little room."""
 
 
 def meaning(metric: str) -> str:

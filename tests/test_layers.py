@@ -18,9 +18,9 @@ ORDER = (
     *("encode", "relations", "attention", "extract", "words"),
     *("metric", "mass", "entropy", "fastlog", "divergence"),
     *("stats", "spool", "stream", "engine", "report", "papers"),
-    *("prediction", "antecedents", "probes", "maskedlm", "importance", "clusters"),
-    *("style", "drawing", "figures", "diagrams", "comparisons"),
-    *("results", "chapter", "clark2019"),
+    *("prediction", "antecedents", "probes", "probetraining", "maskedlm", "importance", "clusters"),
+    *("style", "drawing", "figures", "diagrams", "comparisons", "headmaps", "pagetables"),
+    *("results", "clark2019", "chapter"),
     *("pages", "runs", "ledger", "vendor", "site", "editions", "cli"),
 )
 

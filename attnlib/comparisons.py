@@ -1,0 +1,250 @@
+"""Figures that set our scores beside the paper's: ours solid, the paper's always hollow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import MaxNLocator
+
+from attnlib import style
+from attnlib.drawing import Drawing, need
+from attnlib.errors import BadValue
+
+OURS, PAPER = style.LOOKS["ours"].colour, style.LOOKS["paper"].colour
+
+
+HOLLOW: Mapping[str, Any] = {
+    "ls": "none",
+    "marker": "o",
+    "ms": 8,
+    "mfc": "none",
+    "mec": PAPER,
+    "mew": 1.4,
+    "zorder": 4,
+}
+
+
+ROW = 0.27  # inches
+
+
+def relation_accuracies(
+    table: pd.DataFrame,
+    paper: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    caption: str | None = None,
+) -> Drawing:
+    """Best head of each relation beside the best fixed offset, in percent (Clark 2019, Table 1).
+
+    table  relation, n, head, direction, accuracy, low, high, baseline, clean_accuracy, clean_low,
+           clean_high; a relation without an accuracy keeps its row
+    paper  for some relations, the paper's {value, baseline}
+    """
+    need(
+        table,
+        *("relation", "n", "head", "direction", "accuracy", "low", "high", "baseline"),
+        *("clean_accuracy", "clean_low", "clean_high"),
+    )
+    # All relations together are no relation: they stand apart, above the others.
+    whole = table["relation"].str.lower() == "all"
+    rows = table.assign(_whole=whole).sort_values(
+        ["_whole", "accuracy"], ascending=False, kind="stable", ignore_index=True
+    )
+    rows = rows.drop(columns="_whole")
+    told = {name: (paper or {}).get(name, {}) for name in rows["relation"]}
+    with style.drawing():
+        figure, panel = _rows_figure(len(rows))
+        _relation_marks(panel, rows, told)
+        _row_axis(panel, list(rows["relation"]), "accuracy in percent", (0, 100))
+        _relation_columns(panel, rows)
+        if whole.any() and not whole.all():
+            panel.axhline(whole.sum() - 0.5, color=style.FAINT, alpha=0.6, lw=0.8)
+        figure.legend(loc="outside upper left", ncols=5, fontsize=7.5, **style.TIGHT)
+    best = rows[~(rows["relation"].str.lower() == "all")].assign(
+        over=lambda frame: frame["accuracy"] - frame["baseline"]
+    )
+    lead = best[best["over"] > 0]
+    text = (
+        f"For {len(lead)} of {best['accuracy'].notna().sum()} relations the best head beats the "
+        "best fixed offset (the upright tick). Lines are 95% intervals; the diamond is the "
+        "accuracy when the head is chosen on other sentences than it is scored on."
+    )
+    spoken = ", ".join(
+        f"{row['relation']} {row['accuracy']:.0f} by head {row['head']}, offset "
+        f"{row['baseline']:.0f}{_paper_words(told[row['relation']].get('value'))}"
+        for _, row in rows[rows["accuracy"].notna()].iterrows()
+    )
+    alt = f"Dots with intervals for {len(rows)} relations, accuracy in percent: {spoken or 'none'}."
+    return Drawing(figure, caption or text, alt, rows)
+
+
+def labelled_scores(
+    table: pd.DataFrame,
+    paper: Mapping[str, float] | Mapping[tuple[str, str], float] | None = None,
+    *,
+    unit: str = "percent",
+    label: str = "label",
+    value: str = "value",
+    group: str | None = None,
+    caption: str | None = None,
+) -> Drawing:
+    """Named scores with intervals, one below the other; one panel per group (Tables 2 and 3).
+
+    table  columns `label` and `value`, low, high, and `group` if there is one, in the order to show
+    paper  the paper's value of a label, or of (label, group); a label of the paper's alone
+           gets a row of its own at the end
+    """
+    need(table, label, value, "low", "high", *([group] if group else []))
+    groups = list(dict.fromkeys(table[group])) if group else [""]
+    theirs: dict[tuple[str, str], float] = {}
+    for key, number in (paper or {}).items():
+        theirs[key if isinstance(key, tuple) else (key, groups[0])] = float(number)
+    labels = list(dict.fromkeys([*table[label], *(name for name, _ in theirs)]))
+    if not labels:
+        raise BadValue("no score to show; the table is empty.")
+    with style.drawing():
+        figure, panels = _rows_figure(len(labels), len(groups))
+        span = _span(table[[value, "low", "high"]].to_numpy(float), theirs.values(), unit)
+        for panel, name in zip(np.atleast_1d(panels), groups, strict=True):
+            part = table[table[group] == name] if group else table
+            part = part.drop_duplicates(label).set_index(label)[[value, "low", "high"]]
+            part = part.reindex(labels).astype(float)
+            known = [theirs.get((one, name), math.nan) for one in labels]
+            _score_marks(panel, part.to_numpy(), np.array(known))
+            first = panel is np.atleast_1d(panels)[0]
+            _row_axis(panel, labels if first else None, "" if group else unit, span)
+            panel.set_title(name, fontsize=9)
+            if group:
+                panel.xaxis.set_major_locator(MaxNLocator(2))
+            else:
+                _score_texts(panel, part.to_numpy(), np.array(known))
+        if group:
+            figure.supxlabel(unit, fontsize=9)
+        if theirs:
+            handles = np.atleast_1d(panels)[0].get_legend_handles_labels()
+            figure.legend(*handles, loc="outside upper left", ncols=2, fontsize=7.5, **style.TIGHT)
+    shown = table[table[group] == groups[0]] if group else table
+    spoken = ", ".join(
+        f"{row[label]} {row[value]:.0f}{_paper_words(theirs.get((row[label], groups[0])))}"
+        for _, row in shown[shown[value].notna()].iterrows()
+    )
+    within = f" ({groups[0]})" if group else ""
+    text = f"Scores in {unit} with 95% intervals{within}: {spoken or 'none'}."
+    alt = f"Dots with intervals for {len(labels)} rows, {unit}{within}: {spoken or 'none'}."
+    return Drawing(figure, caption or text, alt, table.reset_index(drop=True))
+
+
+_SCALES = ("percent", "UAS", "accuracy in percent")
+
+
+def _rows_figure(n_rows: int, n_panels: int = 1) -> tuple[Figure, Any]:
+    """A figure for n rows one below the other, in one panel or in several with the same rows."""
+    size = (style.WIDTHS["wide"], 0.95 + ROW * n_rows)
+    figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(wspace=0.04))
+    return figure, figure.subplots(1, n_panels, sharey=True)
+
+
+def _row_axis(
+    panel: Axes, labels: Sequence[str] | None, unit: str, span: tuple[float, float]
+) -> None:
+    """Rows downwards with their names, a light grid, and an axis that holds every value."""
+    if labels is not None:
+        panel.set_yticks(range(len(labels)), labels)
+        panel.set_ylim(len(labels) - 0.45, -0.55)
+    panel.set_xlim(*span)
+    panel.set_xlabel(unit)
+    panel.xaxis.set_major_locator(MaxNLocator(5))
+    panel.grid(axis="x", color=style.FAINT, alpha=0.25, lw=0.6)
+    panel.set_axisbelow(True)
+    panel.tick_params(axis="y", length=0)
+    panel.tick_params(axis="y", labelsize=8.5)
+    panel.spines["left"].set_visible(False)
+
+
+def _span(values: np.ndarray, theirs: Any, unit: str) -> tuple[float, float]:
+    """From 0 to 100 for percent; otherwise from 0, or below, to just beyond the highest value."""
+    if unit in _SCALES:
+        return (0.0, 100.0)
+    every = np.array([*values.ravel(), *theirs, 0.0])
+    low, high = float(np.nanmin(every)), float(np.nanmax(every))
+    room = 0.06 * ((high - low) or 1.0)
+    return (low - room if low < 0 else 0.0, high + room)
+
+
+def _relation_marks(panel: Axes, rows: pd.DataFrame, told: Mapping[str, Mapping[str, Any]]) -> None:
+    places = np.arange(len(rows))
+    clean: Any = {"color": OURS, "alpha": 0.75}
+    panel.hlines(places, rows["low"], rows["high"], color=OURS, lw=2.4, alpha=0.5)
+    ours: Any = {"ls": "none", "color": OURS, "clip_on": False}
+    panel.plot(rows["accuracy"], places, marker="o", ms=6, mew=0, label="best head", **ours)
+    lower = places + 0.27
+    panel.hlines(lower, rows["clean_low"], rows["clean_high"], lw=1, **clean)
+    name = "chosen on other data"
+    marks: Any = {"ls": "none", "marker": "d", "ms": 4.5, "mew": 0, "label": name, **clean}
+    panel.plot(rows["clean_accuracy"], lower, **marks)
+    tick: Any = {"ls": "none", "marker": "|", "clip_on": False}
+    base: Any = {"ms": 10, "mew": 1.8, "color": style.INK, "label": "best offset"}
+    panel.plot(rows["baseline"], places, **tick, **base)
+    theirs: tuple[tuple[str, Any, str], ...] = (
+        ("value", HOLLOW, "the paper's head"),
+        ("baseline", {**tick, "ms": 6, "mew": 1.6, "color": PAPER}, "the paper's offset"),
+    )
+    for key, look, text in theirs:
+        known = np.array([float(told[one].get(key, math.nan)) for one in rows["relation"]])
+        if np.isfinite(known).any():
+            panel.plot(known, places, label=text, **{"clip_on": False, **look})
+
+
+def _relation_columns(panel: Axes, rows: pd.DataFrame) -> None:
+    """Head, direction and number of cases, written to the right of the axis."""
+    side: Any = {"xycoords": panel.get_yaxis_transform(), "va": "center_baseline"}
+    side |= {"annotation_clip": False, "fontsize": 8}
+    for x, name, ha in ((1.03, "head", "left"), (1.12, "", "left"), (1.38, "n", "right")):
+        panel.annotate(name, (x, -0.95), ha=ha, alpha=0.65, **side)
+    for place, (_, row) in enumerate(rows.iterrows()):
+        if pd.isna(row["accuracy"]):
+            panel.annotate("not measured", (1.03, place), ha="left", alpha=0.65, **side)
+            continue
+        arrow = str(row["direction"]).replace("->", " → ")
+        panel.annotate(str(row["head"]), (1.03, place), ha="left", **side)
+        panel.annotate(arrow, (1.12, place), ha="left", alpha=0.75, **side)
+        panel.annotate(f"{int(row['n']):,}", (1.38, place), ha="right", alpha=0.75, **side)
+
+
+def _paper_words(value: Any) -> str:
+    return "" if value is None or math.isnan(float(value)) else f" (paper {float(value):.0f})"
+
+
+def _score_marks(panel: Axes, ours: np.ndarray, theirs: np.ndarray) -> None:
+    """ours (row, 3) = value, low, high; theirs (row,), NaN where the paper has none."""
+    places = np.arange(len(ours))
+    panel.hlines(places, ours[:, 1], ours[:, 2], color=OURS, lw=2.4, alpha=0.5)
+    dot: Any = {"ls": "none", "marker": "o", "ms": 6, "mew": 0, "color": OURS}
+    panel.plot(ours[:, 0], places, label="ours", clip_on=False, **dot)
+    panel.plot(theirs, places, label="the paper", clip_on=False, **HOLLOW)
+
+
+def _score_texts(panel: Axes, ours: np.ndarray, theirs: np.ndarray) -> None:
+    """The numbers in two columns to the right of the axis; the paper's only if it has any."""
+    side: Any = {"xycoords": panel.get_yaxis_transform(), "textcoords": "offset points"}
+    side |= {"va": "center_baseline", "ha": "left", "annotation_clip": False, "fontsize": 8}
+    columns = [(10, "ours", [_with_interval(*row) for row in ours])]
+    if np.isfinite(theirs).any():
+        told = ["" if math.isnan(value) else f"{value:g}" for value in theirs]
+        columns.append((112, "the paper", told))
+    for x, name, texts in columns:
+        panel.annotate(name, (1.0, -0.85), xytext=(x, 0), alpha=0.65, **side)
+        for place, text in enumerate(texts):
+            panel.annotate(text, (1.0, place), xytext=(x, 0), **side)
+
+
+def _with_interval(value: float, low: float, high: float) -> str:
+    if math.isnan(value):
+        return ""
+    return f"{value:.1f}" + ("" if math.isnan(low) else f" [{low:.1f}, {high:.1f}]")

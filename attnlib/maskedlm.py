@@ -1,0 +1,491 @@
+"""The masked-LM loss of an encoder: seeded masks, and a head of its own or one fitted here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors import torch as safetensors
+from torch import Tensor, nn
+from torch.nn import functional
+
+from attnlib.assetcache import cache_folder
+from attnlib.corpora import Corpus
+from attnlib.encode import Batch, batches, encode, model_inputs
+from attnlib.errors import BadValue, CorpusError, Unobservable
+from attnlib.models import Encoder, _quietly
+from attnlib.sources import sha256_of
+
+Progress = Callable[[int, int], None]
+
+NOT_ASKED = -100
+"""The target of a piece that is not masked; PyTorch's own convention."""
+
+POSITIONS_AT_MOST = 250_000
+"""Masked positions a head is fitted on at most: 384 MB of hidden vectors of 384 numbers."""
+
+LOW_GAIN = 0.1
+LEAST_SPREAD = 0.01
+"""Of the mean variance, what every direction is given: nearly flat ones are not blown up."""
+UNSEEN = 0.1
+
+PROBE = "The capital of France is a large city on the river Seine."
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What fitting a head may cost. `n_segments` counts the held-out ones too."""
+
+    n_segments: int
+    n_maskings: int
+    n_epochs: int
+    held_out: float = 0.1
+    batch_size: int = 256
+    learning_rate: float = 2e-3
+    weight_decay: float = 0.01
+    warm_up: float = 0.1
+
+
+POCKET = Budget(n_segments=250, n_maskings=2, n_epochs=3)
+STANDARD = Budget(n_segments=2000, n_maskings=3, n_epochs=3)
+
+
+# --- masks and the loss ---------------------------------------------------------------------
+
+
+def masked(
+    batch: Batch, encoder: Encoder, *, rate: float = 0.15, seed: int = 0, draw: int = 0
+) -> tuple[Batch, Tensor]:
+    """The batch with some content pieces hidden behind [MASK], and what they were.
+
+    batch.ids  (batch, piece)   the only field that changes
+    returns    batch, targets (batch, piece), NOT_ASKED where nothing is to be predicted
+
+    Of each example round(rate x content pieces) are chosen, at least one, never a special token.
+    All of them become [MASK]: that BERT leaves some and swaps some (80/10/10) is a help in
+    training, where the model must also work on text without masks; here a loss is wanted.
+    The choice hangs on the seed, the draw and the example's index, not on its batch.
+    """
+    if not 0 < rate < 1:
+        raise BadValue(f"mask-rate is {rate}; expected a share between 0 and 1, such as 0.15.")
+    if encoder.tokenizer.mask_token_id is None:
+        raise Unobservable(
+            f"'{encoder.name}' has no mask token, so no masked-LM loss; use an encoder that was "
+            "trained with one, such as BERT."
+        )
+    word = batch.word.cpu()
+    chosen = torch.zeros_like(word, dtype=torch.bool)
+    for row, index in enumerate(batch.index):
+        content = (word[row] >= 0).nonzero().squeeze(-1)
+        if not len(content):
+            raise BadValue(f"document {index + 1} has only special tokens; expected a text.")
+        order = np.random.default_rng([seed, draw, index]).permutation(len(content))
+        chosen[row, content[order[: max(1, round(rate * len(content)))]]] = True
+    chosen = chosen.to(batch.device)
+    ids = batch.ids.masked_fill(chosen, encoder.tokenizer.mask_token_id)
+    return replace(batch, ids=ids), batch.ids.masked_fill(~chosen, NOT_ASKED)
+
+
+def example_losses(head: nn.Module, hidden: Tensor, targets: Tensor) -> Tensor:
+    """Mean cross-entropy over the masked pieces of each example, in nats.
+
+    hidden   (batch, piece, dim)   the encoder's last layer
+    targets  (batch, piece)        NOT_ASKED where nothing is to be predicted
+    returns  (batch,)
+    """
+    asked = targets != NOT_ASKED
+    surprise = functional.cross_entropy(head(hidden[asked]), targets[asked], reduction="none")
+    total = surprise.new_zeros(len(targets)).index_add(0, asked.nonzero()[:, 0], surprise)
+    return total / asked.sum(-1)
+
+
+# --- heads ----------------------------------------------------------------------------------
+
+
+class MaskedLMHead(nn.Module):
+    """BERT's masked-LM head: dense, GELU, LayerNorm, and the input embeddings as decoder.
+
+    .. math:: \\text{logits} = E \\; \\text{LayerNorm}(\\text{GELU}(W h + b)) + c
+
+    W, b, the norm and c (one number per piece of the vocabulary) are fitted and stored; E is
+    the encoder's and stays as it is. Where E is narrower than h, W maps to its width.
+    """
+
+    embeddings: Tensor
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__()
+        table = encoder.model.get_input_embeddings().weight.detach()
+        table = table if table.dtype == torch.float64 else table.float()
+        n_pieces, width = table.shape
+        options: dict[str, Any] = {"device": table.device, "dtype": table.dtype}
+        self.register_buffer("embeddings", table, persistent=False)
+        self.dense = nn.Linear(encoder.model.config.hidden_size, width, **options)
+        self.norm = nn.LayerNorm(width, eps=1e-12, **options)
+        self.bias = nn.Parameter(torch.zeros(n_pieces, **options))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """hidden (..., dim) -> logits (..., vocabulary)"""
+        inner = functional.gelu(self.dense(hidden.to(self.bias.dtype)))
+        return functional.linear(self.norm(inner), self.embeddings, self.bias)
+
+
+class CheckpointHead(nn.Module):
+    """The head of a complete masked-LM model, whatever its family: its encoder is taken out."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.stand_in = _StandIn(getattr(model, model.base_model_prefix))
+        setattr(model, model.base_model_prefix, self.stand_in)
+        self.model = model
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """hidden (..., dim) -> logits (..., vocabulary)"""
+        self.stand_in.hidden = hidden.reshape(1, -1, hidden.shape[-1])
+        ids = torch.zeros(self.stand_in.hidden.shape[:2], dtype=torch.long, device=hidden.device)
+        return self.model(input_ids=ids).logits.reshape(*hidden.shape[:-1], -1)
+
+
+class _StandIn(nn.Module):
+    """In the place of an encoder: answers with hidden vectors that were computed elsewhere."""
+
+    hidden: Any
+
+    def __init__(self, base: Any) -> None:
+        super().__init__()
+        self.embeddings = getattr(base, "embeddings", None)  # some decoders look them up there
+
+    def forward(self, *_: Any, **__: Any) -> Any:
+        from transformers.modeling_outputs import BaseModelOutput
+
+        return BaseModelOutput(last_hidden_state=self.hidden)
+
+
+def checkpoint_head(encoder: Encoder) -> nn.Module | None:
+    """The head in the encoder's own checkpoint, or None where it holds none that fits.
+
+    transformers draws at random whatever a checkpoint lacks, so nothing may be missing; and on a
+    short text the head must answer to this encoder's vectors as the complete model does, which
+    it will not for a random twin or a family that does more than a head.
+    """
+    if not (Path(encoder.source) / "config.json").is_file():
+        return None
+    model = _quietly(_complete_model, encoder)
+    if model is None:
+        return None
+    ids = torch.tensor([encoder.tokenizer(PROBE)["input_ids"]], device=encoder.device)
+    with torch.no_grad():
+        expected = model(input_ids=ids).logits
+        head = CheckpointHead(model)
+        seen = head(encoder.model(input_ids=ids)[0])
+    near = torch.allclose(seen, expected, rtol=0.0, atol=1e-3 * expected.abs().amax().item())
+    return head.requires_grad_(False) if near else None
+
+
+def _complete_model(encoder: Encoder) -> Any:
+    from transformers import AutoModelForMaskedLM
+
+    try:
+        model, report = AutoModelForMaskedLM.from_pretrained(
+            encoder.source,
+            local_files_only=True,
+            trust_remote_code=False,
+            dtype=next(encoder.model.parameters()).dtype,
+            ignore_mismatched_sizes=True,  # counted below as missing
+            output_loading_info=True,
+        )
+    except (ValueError, KeyError, OSError):  # no such model in this family
+        return None
+    whole = not report["missing_keys"] and not report["mismatched_keys"]
+    return model.eval().to(encoder.device) if whole else None
+
+
+# --- a head for an encoder that has none ----------------------------------------------------
+
+
+def masked_lm_head(
+    encoder: Encoder,
+    corpus: Corpus,
+    *,
+    budget: Budget = POCKET,
+    mask_rate: float = 0.15,
+    max_length: int = 128,
+    on_long: str = "error",
+    seed: int = 0,
+    cache: Path | None = None,
+    progress: Progress | None = None,
+) -> tuple[nn.Module, dict[str, Any]]:
+    """A masked-LM head for this encoder, and facts about it: accuracy, loss, what it cost.
+
+    The checkpoint's own head if it has one; otherwise one fitted on the frozen encoder, and kept
+    in `cache` (by default beside the assets) under a key of everything it depends on. Of a larger
+    corpus every k-th segment is used. The last segments are held out: they share few articles
+    with the others. Accuracy and loss are of masked pieces there, and the baseline always says
+    the most frequent piece of the training segments. Training uses the draws 1, 2, ... of the
+    masks, so that draw 0, which all measurements use, was never trained on.
+    """
+    examples = _spaced(corpus.examples, budget)
+    task = _Task(encoder, examples, budget, mask_rate, max_length, on_long, seed)
+    own = checkpoint_head(encoder)
+    if own is not None:
+        facts = {"head": "checkpoint", "corpus": corpus.name, **task.quality(own)}
+        return own, {**facts, "cached": False}
+    folder = cache_folder() / "heads" if cache is None else cache
+    path = folder / f"{task.key()}.safetensors"
+    head = MaskedLMHead(encoder)
+    kept = _read(path, head)
+    if kept is not None:
+        return head.eval().requires_grad_(False), kept
+    facts = {"head": "fitted", "corpus": corpus.name, **task.fit(head, progress)}
+    with suppress(OSError):  # a cache that cannot be written costs time, not the result
+        _write(path, head, facts)
+    return head.eval().requires_grad_(False), {**facts, "cached": False}
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One head to be fitted or judged: for which encoder, on which segments, how masked."""
+
+    encoder: Encoder
+    examples: tuple[Any, ...]
+    budget: Budget
+    mask_rate: float
+    max_length: int
+    on_long: str
+    seed: int
+
+    @property
+    def n_train(self) -> int:
+        return len(self.examples) - max(1, round(self.budget.held_out * len(self.examples)))
+
+    def key(self) -> str:
+        """A digest of all that decides the head: weights, vocabulary, texts, numbers, this code."""
+        digest = hashlib.sha256(Path(__file__).read_bytes())
+        for name, tensor in sorted(self.encoder.model.state_dict().items()):
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            digest.update(tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy())
+        vocabulary = sorted(self.encoder.tokenizer.get_vocab().items())
+        numbers = (self.budget, self.mask_rate, self.max_length, self.on_long, self.seed)
+        digest.update(repr((vocabulary, self.examples, numbers)).encode())
+        return digest.hexdigest()[:40]
+
+    def fit(self, head: MaskedLMHead, progress: Progress | None) -> dict[str, Any]:
+        """Fit the head on the training segments; what is said of it comes from the others."""
+        started = time.perf_counter()
+        n_passes = self.n_train * self.budget.n_maskings
+        share = n_passes * int(self.mask_rate * self.max_length)
+        n_steps = self.budget.n_epochs * math.ceil(share / self.budget.batch_size)
+
+        def told(done: int) -> None:
+            if progress is not None:
+                progress(min(done, n_passes + n_steps), n_passes + n_steps)
+
+        draws = range(1, 1 + self.budget.n_maskings)
+        hidden, targets = self.positions(self.examples[: self.n_train], draws, told)
+        read = time.perf_counter()
+        fit_head(
+            head,
+            hidden,
+            targets,
+            self.piece_counts(),
+            self.budget,
+            seed=self.seed,
+            step=lambda done: told(n_passes + done),
+        )
+        told(n_passes + n_steps)
+        fitted = time.perf_counter()
+        return {
+            "n_train_positions": len(targets),
+            **self.quality(head),
+            "seconds_reading": round(read - started, 1),
+            "seconds_fitting": round(fitted - read, 1),
+        }
+
+    def quality(self, head: nn.Module) -> dict[str, Any]:
+        """Accuracy and loss on the held-out segments, and those of the pieces' frequencies."""
+        hidden, targets = self.positions(self.examples[self.n_train :], (0,))
+        rates = _rates(self.piece_counts().to(targets.device))
+        with torch.no_grad():
+            logits = [head(part) for part in hidden.split(self.budget.batch_size)]
+            right = torch.cat([part.argmax(-1) for part in logits]) == targets
+            losses = [
+                functional.cross_entropy(part, asked, reduction="sum")
+                for part, asked in zip(logits, targets.split(self.budget.batch_size), strict=True)
+            ]
+        return {
+            "n_train_segments": self.n_train,
+            "n_held_out_segments": len(self.examples) - self.n_train,
+            "held_out": [example.id for example in self.examples[self.n_train :]],
+            "n_held_out_positions": len(targets),
+            "accuracy": right.float().mean().item(),
+            "loss": torch.stack(losses).sum().item() / len(targets),
+            "baseline_accuracy": (targets == rates.argmax()).float().mean().item(),
+            "baseline_loss": -rates.log()[targets].mean().item(),
+            "budget": asdict(self.budget),
+            "mask_rate": self.mask_rate,
+            "seed": self.seed,
+        }
+
+    def piece_counts(self) -> Tensor:
+        """How often each piece of the vocabulary occurs in the training segments."""
+        counts = torch.zeros(self.encoder.model.get_input_embeddings().num_embeddings)
+        for encoded in self._encoded(self.examples[: self.n_train]):
+            kept = [i for i, word in zip(encoded.ids, encoded.word, strict=True) if word >= 0]
+            counts += torch.bincount(torch.tensor(kept), minlength=len(counts))
+        return counts
+
+    def positions(
+        self,
+        examples: Sequence[Any],
+        draws: Sequence[int],
+        told: Callable[[int], None] = lambda done: None,
+    ) -> tuple[Tensor, Tensor]:
+        """Hidden vectors of masked pieces (position, dim) and what they were (position,)."""
+        hidden: list[Tensor] = []
+        targets: list[Tensor] = []
+        n_read = n_found = 0
+        for draw in draws:
+            for batch in batches(self._encoded(examples), self.encoder, batch_size=8):
+                if n_found >= POSITIONS_AT_MOST:
+                    break
+                changed, asked = masked(
+                    batch, self.encoder, rate=self.mask_rate, seed=self.seed, draw=draw
+                )
+                with torch.inference_mode():
+                    seen = self.encoder.model(**model_inputs(changed, self.encoder))[0]
+                    hidden.append(seen[asked != NOT_ASKED].float())
+                targets.append(asked[asked != NOT_ASKED])
+                n_read, n_found = n_read + len(batch), n_found + len(targets[-1])
+                told(n_read)
+        if not hidden:
+            raise CorpusError("no segment is left to fit or judge a head on; expected two or more.")
+        # A copy made outside inference mode may be used where gradients are computed.
+        return torch.cat(hidden).clone(), torch.cat(targets)
+
+    def _encoded(self, examples: Sequence[Any]) -> Iterator[Any]:
+        return encode(examples, self.encoder, max_length=self.max_length, on_long=self.on_long)
+
+
+def fit_head(
+    head: MaskedLMHead,
+    hidden: Tensor,
+    targets: Tensor,
+    counts: Tensor,
+    budget: Budget,
+    *,
+    seed: int = 0,
+    step: Callable[[int], None] = lambda done: None,
+) -> None:
+    """Minimise the cross-entropy over the whole vocabulary: AdamW, linear warm-up and decay.
+
+    hidden   (position, dim)   targets  (position,)   counts  (vocabulary,)
+
+    The biases start at the pieces' log frequencies, the norm's gain low: the head starts as the
+    baseline. The dense layer learns on whitened vectors (those of a sentence encoder are nearly
+    parallel) and has the whitening folded in at the end, so the head keeps BERT's form.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    centre, whitening = _whitening(hidden)
+    width = head.dense.in_features
+    with torch.no_grad():
+        drawn = torch.randn(head.dense.weight.shape, generator=generator) / width**0.5
+        head.dense.weight.copy_(drawn)
+        head.dense.bias.zero_()
+        head.norm.weight.fill_(LOW_GAIN)
+        head.norm.bias.zero_()
+        head.bias.copy_(_rates(counts).log())
+    rest = [head.dense.bias, head.norm.weight, head.norm.bias, head.bias]
+    groups = [{"params": [head.dense.weight], "weight_decay": budget.weight_decay}]
+    groups.append({"params": rest, "weight_decay": 0.0})
+    optimiser = torch.optim.AdamW(groups, lr=budget.learning_rate)
+    n_steps = budget.n_epochs * math.ceil(len(targets) / budget.batch_size)
+    done = 0
+    with torch.inference_mode(False), torch.enable_grad():
+        for _ in range(budget.n_epochs):
+            order = torch.randperm(len(targets), generator=generator).to(targets.device)
+            for chosen in order.split(budget.batch_size):
+                for group in optimiser.param_groups:
+                    group["lr"] = budget.learning_rate * _ramp(done, n_steps, budget.warm_up)
+                logits = head((hidden[chosen] - centre) @ whitening)
+                optimiser.zero_grad()
+                functional.cross_entropy(logits, targets[chosen]).backward()
+                optimiser.step()
+                done += 1
+                step(done)
+    with torch.no_grad():
+        head.dense.weight.copy_(head.dense.weight @ whitening.to(head.dense.weight.dtype))
+        head.dense.bias.sub_(head.dense.weight @ centre.to(head.dense.weight.dtype))
+
+
+def _ramp(done: int, n_steps: int, warm_up: float) -> float:
+    """The share of the learning rate at a step: up from 0, then down to 0, both in a line."""
+    rising = (done + 1) / max(1.0, warm_up * n_steps)
+    return min(1.0, rising, (n_steps - done) / max(1.0, (1 - warm_up) * n_steps))
+
+
+def _whitening(hidden: Tensor) -> tuple[Tensor, Tensor]:
+    """The mean (dim,), and the symmetric matrix (dim, dim) that makes all directions alike."""
+    centre = hidden.mean(0)
+    spread = torch.cov((hidden - centre).cpu().double().T)
+    spread += LEAST_SPREAD * spread.diagonal().mean() * torch.eye(len(spread))
+    values, axes = torch.linalg.eigh(spread)
+    return centre, ((axes / values.sqrt()) @ axes.T).to(hidden)
+
+
+def _rates(counts: Tensor) -> Tensor:
+    """Relative frequencies, with a little for pieces that were never seen."""
+    return (counts + UNSEEN) / (counts + UNSEEN).sum()
+
+
+def _spaced(examples: Sequence[Any], budget: Budget) -> tuple[Any, ...]:
+    """As many examples as the budget allows, evenly spaced."""
+    if len(examples) < 2:
+        raise CorpusError(
+            f"{len(examples)} segment to fit a masked-LM head on; expected two or more, one of "
+            "them to judge it by."
+        )
+    n_used = min(len(examples), budget.n_segments)
+    return tuple(examples[i] for i in np.linspace(0, len(examples) - 1, n_used).astype(int))
+
+
+# --- heads that were fitted before ----------------------------------------------------------
+
+
+def _read(path: Path, head: MaskedLMHead) -> dict[str, Any] | None:
+    """The facts of a kept head, whose weights go into `head`; None where it is not whole."""
+    try:
+        facts = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        if facts.pop("sha256") != sha256_of(path):
+            return None
+        head.load_state_dict(safetensors.load_file(path, device=str(head.bias.device)))
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError):
+        return None
+    return {**facts, "cached": True}
+
+
+def _write(path: Path, head: MaskedLMHead, facts: dict[str, Any]) -> None:
+    """Weights and facts beside them; each appears under its name only when it is whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    weights = safetensors.save({k: v.detach().cpu() for k, v in head.state_dict().items()})
+    told = json.dumps({**facts, "sha256": hashlib.sha256(weights).hexdigest()}, indent=1)
+    for target, content in ((path, weights), (path.with_suffix(".json"), told.encode())):
+        handle, draft = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
+        try:
+            with os.fdopen(handle, "wb") as out:
+                out.write(content)
+            os.replace(draft, target)
+        except BaseException:
+            Path(draft).unlink(missing_ok=True)
+            raise
