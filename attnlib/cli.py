@@ -260,12 +260,12 @@ def heads(
     json: Json = False,
 ) -> None:
     """Find the best head for every dependency relation, beside the best fixed offset."""
-    from attnlib import prediction
+    from attnlib import bestheads, prediction
     from attnlib.errors import check_choice
     from attnlib.models import load_encoder
     from attnlib.report import dump
 
-    check_choice("variant", variant, prediction.VARIANTS)
+    check_choice("variant", variant, bestheads.VARIANTS)
     prediction.check_at_least_one("min-count", min_count)
     trees = prediction.load_trees(corpus, limit=limit, seed=seed)
     # a misspelt relation is said before a model is loaded
@@ -281,7 +281,7 @@ def heads(
             on_long=on_long,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
-    table = prediction.best_heads(
+    table = bestheads.best_heads(
         found,
         relations=relation or None,
         min_count=min_count,

@@ -297,5 +297,6 @@ def panels_of(table: pd.DataFrame) -> list[Lines]:
         weights = rows.pivot(index="query", columns="key", values="weight").to_numpy()
         words = rows.drop_duplicates("query").sort_values("query")
         marked = frozenset(words.loc[words["highlight"], "query"])
-        found.append(Lines(tuple(words["word"]), weights, *rows.iloc[0][["head", "what"]], marked))
+        head, what = rows.iloc[0][["head", "what"]]
+        found.append(Lines(tuple(words["word"]), weights, str(head), str(what), marked))
     return found

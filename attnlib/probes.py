@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
@@ -26,6 +26,7 @@ NEAR = (-2, -1, 0, 1, 2)
 N_DISTANCES = 2 + len(NEAR) + 1
 
 
+@runtime_checkable
 class WordVectors(Protocol):
     """Fixed vectors of words; how unknown words are handled is theirs to know."""
 

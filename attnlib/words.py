@@ -115,6 +115,7 @@ def word_maps(
             run_tapped(encoder, batch, tap)
         weights = torch.cat([torch.cat(layer) for layer in seen], dim=1)
         yield WordMaps(batch.index, weights, units.real)
+        del weights  # before the next batch is made
         done += len(batch)
         if progress is not None:
             progress(done, len(examples))

@@ -18,6 +18,7 @@ from attnlib.extract import tapped
 from attnlib.metric import METRICS, Metric
 from attnlib.models import Encoder, load_encoder, random_encoder
 from attnlib.stream import Watch
+from bench.divergence import js_over_clark
 
 LENGTH = 128
 BATCH = 8
@@ -46,6 +47,13 @@ def _invented(index: int, length: int, generator: torch.Generator) -> Encoded:
     word = [-1, *range(middle), -1, *range(middle, length - 3), -1]
     segment = [0] * (middle + 2) + [1] * (length - middle - 2)
     return Encoded(index, ids, segment, word, [i // 25 for i in range(length)])
+
+
+def full_batches(encoder: Encoder, n_segments: int) -> list[Batch]:
+    """So many segments of full length, of invented ids."""
+    generator = torch.Generator().manual_seed(1)
+    made = (_invented(i, LENGTH, generator) for i in range(n_segments))
+    return list(batches(made, encoder, batch_size=BATCH))
 
 
 def best_ratio(
@@ -146,4 +154,5 @@ def all_benchmarks(quick: bool = False) -> dict[str, float]:
         "stream_over_forward.bert-base-shape": stream_over_forward(base, rounds),
         "stream_over_forward.e5-small": stream_over_forward(e5, rounds),
         f"peak_memory_{many}_over_{few}_documents": peak_memory(many) / peak_memory(few),
+        **js_over_clark(e5, full_batches(e5, 32 if quick else 1000), 1 if quick else 3),
     }

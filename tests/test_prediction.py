@@ -18,20 +18,12 @@ import torch
 from families import folders, one_thread
 from transformers import AutoModel
 
-from attnlib import cli, prediction
+from attnlib import bestheads, cli
+from attnlib.bestheads import DIRECTIONS, OFFSETS, accuracy_grid, best_heads, halves
 from attnlib.errors import BadValue, CorpusError, TooLong, UnknownName
 from attnlib.examples import Tree
 from attnlib.models import Encoder, load_encoder
-from attnlib.prediction import (
-    DIRECTIONS,
-    OFFSETS,
-    Predictions,
-    accuracy_grid,
-    best_heads,
-    halves,
-    load_trees,
-    predictions,
-)
+from attnlib.prediction import Predictions, load_trees, predictions
 from attnlib.words import WordMaps
 
 __all__ = ["folders", "one_thread"]  # fixtures
@@ -601,7 +593,7 @@ def test_heads_for_programs(run: Run, treebank: Path) -> None:
     found = json.loads(out)
     assert code == 0
     assert [(row["relation"], row["n"]) for row in found] == [("det", 4), ("case", 1)]
-    assert set(found[0]) == set(prediction.COLUMNS)
+    assert set(found[0]) == set(bestheads.COLUMNS)
     det, case = found
     assert re.fullmatch(r"\d+-\d+", det["head"]) and det["direction"] in DIRECTIONS
     assert det["accuracy"] == 100.0

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
+from attnlib.bestheads import accuracy_grid, best_heads
 from attnlib.clark2019.distances import divergences
 from attnlib.clark2019.surface import POSITIONAL, surface
 from attnlib.clark2019.syntax import TABLE1
 from attnlib.corpora import Corpus
 from attnlib.models import Encoder
-from attnlib.prediction import accuracy_grid, best_heads, predictions
+from attnlib.prediction import predictions
 from attnlib.results import Found
 from attnlib.stream import Progress
 
@@ -51,6 +52,11 @@ def disagreements(
     return Found(table, facts={**facts, "passes": 2 * sum(facts.values())})
 
 
+def _row(about: str, what: str, unit: str, ways: Iterable[float]) -> Row:
+    paper, authors = (float(value) for value in ways)
+    return about, what, unit, paper, authors
+
+
 def _segment_ids(
     wiki: Corpus, encoder: Encoder, max_length: int, progress: Progress | None
 ) -> Iterator[Row]:
@@ -61,21 +67,17 @@ def _segment_ids(
         )
         grids.append(found.table.set_index(["metric", "layer", "head"])["mean"])
     pair, zeros = grids
-    by_layer = [grid["mass_to_sep"].groupby("layer").mean() for grid in grids]
     about = "segment ids: 0 and 1, or all 0"
-    yield about, "largest layer mean to [SEP]", "share", *(float(g.max()) for g in by_layer)
-    both = ("mass_to_previous", "mass_to_next")
-    counts = (float(sum((grid[m] > POSITIONAL).sum() for m in both)) for grid in grids)
-    yield about, "heads above one half on a neighbour", "heads", *counts
+    by_layer = [grid["mass_to_sep"].groupby("layer").mean() for grid in grids]
+    yield _row(about, "largest layer mean to [SEP]", "share", (g.max() for g in by_layer))
+    both = ["mass_to_previous", "mass_to_next"]
+    counts = [sum((grid[m] > POSITIONAL).sum() for m in both) for grid in grids]
+    yield _row(about, "heads above one half on a neighbour", "heads", counts)
     change = (pair - zeros)["mass_to_sep"].abs()
-    yield about, "largest change of a head's mass to [SEP]", "share", 0.0, float(change.max())
+    yield _row(about, "largest change of a head's mass to [SEP]", "share", (0, change.max()))
     about = "entropy: as it is, or smoothed"
-    yield (
-        about,
-        "mean entropy",
-        "nats",
-        *(float(pair[m].mean()) for m in ("entropy", "entropy@authors")),
-    )
+    entropies = [pair[metric].mean() for metric in ("entropy", "entropy@authors")]
+    yield _row(about, "mean entropy", "nats", entropies)
 
 
 def _smoothing(few: Corpus, encoder: Encoder, max_length: int) -> Iterator[Row]:
@@ -84,8 +86,8 @@ def _smoothing(few: Corpus, encoder: Encoder, max_length: int) -> Iterator[Row]:
         for variant in ("paper", "authors")
     ]
     about = "divergence: as it is, or smoothed"
-    yield about, "mean distance of two heads", "nats", *(float(js.mean()) for js in tables)
-    yield about, "largest distance", "nats", *(float(js.max()) for js in tables)
+    yield _row(about, "mean distance of two heads", "nats", (js.mean() for js in tables))
+    yield _row(about, "largest distance", "nats", (js.max() for js in tables))
 
 
 def _word_level(trees: Corpus, encoder: Encoder, min_count: int) -> Iterator[Row]:
@@ -98,44 +100,27 @@ def _word_level(trees: Corpus, encoder: Encoder, min_count: int) -> Iterator[Row
     )
     rows = [name for name in TABLE1 if name in by_mean.index]
     about = "word that attends: mean of its pieces, or the first"
-    tables = (by_mean, by_first)
-    yield (
-        about,
-        "mean accuracy over Table 1",
-        "percent",
-        *(float(t.loc[rows, "accuracy"].mean()) for t in tables),
-    )
-    yield (
-        about,
-        "largest change of a row",
-        "points",
-        0.0,
-        float((by_mean.loc[rows, "accuracy"] - by_first.loc[rows, "accuracy"]).abs().max()),
-    )
-    about = "head to dependent: row, or column of the map"
+    by_pieces = [table.loc[rows, "accuracy"] for table in (by_mean, by_first)]
+    yield _row(about, "mean accuracy over Table 1", "percent", (one.mean() for one in by_pieces))
+    change = (by_pieces[0] - by_pieces[1]).abs().max()
+    yield _row(about, "largest change of a row", "points", (0, change))
     if "pobj" in rows:
-        grids = (
-            accuracy_grid(mean, "pobj", "head->dep", variant) for variant in ("paper", "authors")
-        )
-        yield about, "best head for pobj", "percent", *(float(np.max(grid)) for grid in grids)
+        about = "head to dependent: row, or column of the map"
+        grids = [accuracy_grid(mean, "pobj", "head->dep", one) for one in ("paper", "authors")]
+        yield _row(about, "best head for pobj", "percent", (np.max(grid) for grid in grids))
     about = "all relations: without punctuation and roots, or with"
     both = (by_mean, by_column)
-    yield about, "best head", "percent", *(float(t.loc["all", "accuracy"]) for t in both)
-    yield about, "best offset", "percent", *(float(t.loc["all", "baseline"]) for t in both)
+    yield _row(about, "best head", "percent", (t.loc["all", "accuracy"] for t in both))
+    yield _row(about, "best offset", "percent", (t.loc["all", "baseline"] for t in both))
     if "poss" in rows:
-        strict = float(by_mean.loc["poss", "accuracy"])
+        about = "poss: the noun alone, or its 's too"
         lenient = best_heads(mean, relations=["poss"], possessive_clitic=True, replicates=1)
-        about = "poss: the noun, or its 's too"
-        yield about, "best head", "percent", strict, float(lenient["accuracy"].iloc[0])
+        ways = (by_mean.loc["poss", "accuracy"], lenient["accuracy"].iloc[0])
+        yield _row(about, "best head", "percent", ways)
 
 
 def _root(probes: pd.DataFrame) -> Iterator[Row]:
     uas = probes.set_index("probe")["uas"]
     about = "word vectors of candidates: their own, or shifted by the root"
-    yield (
-        about,
-        "attention + GloVe probe",
-        "UAS",
-        float(uas["attention-words"]),
-        float(uas["attention-words-authors"]),
-    )
+    ways = (uas["attention-words"], uas["attention-words-authors"])
+    yield _row(about, "attention + GloVe probe", "UAS", ways)

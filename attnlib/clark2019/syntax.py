@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from attnlib.bestheads import best_heads
 from attnlib.corpora import Corpus
 from attnlib.encode import tokenized
 from attnlib.models import Encoder
 from attnlib.papers import Finding
-from attnlib.prediction import best_heads, predictions
+from attnlib.prediction import predictions
 from attnlib.results import Found
 from attnlib.stream import Progress
 
