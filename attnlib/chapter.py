@@ -23,8 +23,8 @@ from attnlib.papers import Finding, Judgement, judge, ledger_row, load_paper
 from attnlib.results import Found, Result, code_digest, file_digest, remembered, table_digest
 from attnlib.stream import stream
 
-LEDGER_MIME = "application/vnd.attnlib.ledger+json"
-RUNS_MIME = "application/vnd.attnlib.runs+json"
+LEDGER, RUNS = "attnlib.ledger", "attnlib.runs"
+"""Under these names an output of an executed notebook carries rows for programs, as metadata."""
 
 Experiment = Callable[..., Found]
 
@@ -269,8 +269,9 @@ class Ledger:
     table: Any
     rows: list[dict[str, Any]]
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        return {"text/html": self.table._repr_html_(), LEDGER_MIME: self.rows}
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
+        told = f"{len(self.rows)} claims"
+        return {"text/plain": told, "text/html": self.table._repr_html_()}, {LEDGER: self.rows}
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,15 +295,20 @@ class ComputeCard:
         ]
         return pd.DataFrame(rows)
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        return {"text/html": self._html(), RUNS_MIME: self.runs}
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
+        told = f"{len(self.runs)} experiments"
+        return {"text/plain": told, "text/html": self._html()}, {RUNS: self.runs}
+
+    def _versions(self) -> str:
+        told = self.runs[-1]["versions"] if self.runs else {}
+        return ", ".join(f"{name} {version}" for name, version in told.items())
 
     def _html(self) -> str:
         names = ("experiment", "texts", "tokens", "forward passes", "seconds", "peak memory")
         head = "".join(f"<th>{name}</th>" for name in names)
         body = "".join(f"<tr>{_cells(row)}</tr>" for row in self.table.to_dict("records"))
         total = self.table["seconds"].sum()
-        caption = f"Run on {_machine()}; {total / 60:.1f} minutes in all, when nothing is kept."
+        caption = f"{total / 60:.1f} minutes in all on {_machine()}, with {self._versions()}."
         inside = f"<caption>{html.escape(caption)}</caption><thead><tr>{head}</tr></thead>"
         return f'<div class="attn-table"><table>{inside}<tbody>{body}</tbody></table></div>'
 

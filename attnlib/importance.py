@@ -113,6 +113,7 @@ def attention_gradients(
     corpus: Corpus,
     *,
     mask_rate: float = 0.15,
+    hide: bool = True,
     seed: int = 0,
     max_length: int = 128,
     batch_size: int = 8,
@@ -146,7 +147,7 @@ def attention_gradients(
     # The caller may stand in a context without gradients; here they are the point.
     with torch.inference_mode(False), torch.enable_grad(), tapped(encoder, slope.tap):
         for batch in batches(pieces, encoder, batch_size=batch_size):
-            found.append(slope(*masked(batch, encoder, rate=mask_rate, seed=seed)))
+            found.append(slope(*masked(batch, encoder, rate=mask_rate, seed=seed, hide=hide)))
             index.extend(batch.index)
             if progress is not None:
                 progress(len(index), len(corpus.examples))
@@ -200,7 +201,7 @@ class _Slope:
         # a mean over the batch would make it smaller the larger the batch.
         maps = [part for layer in self._maps for part in layer]
         slopes = iter(torch.autograd.grad(loss.sum(), maps))
-        keys, weight = self._pairs(_as_read(batch, targets))
+        keys, weight = self._pairs(_as_read(batch, targets, self.encoder))
         total: dict[str, list[Tensor]] = {quantity: [] for quantity in QUANTITIES}
         for layer in self._maps:
             size = torch.cat([next(slopes) for _ in layer]).abs()
@@ -245,8 +246,8 @@ def _sums(size: Tensor, batch: Batch, keys: Tensor) -> Tensor:
     return torch.einsum("bhk,bkc->bhc", received, keys.to(size.dtype))
 
 
-def _as_read(batch: Batch, targets: Tensor) -> Batch:
+def _as_read(batch: Batch, targets: Tensor, encoder: Encoder) -> Batch:
     """The batch with the classes of what the model reads: a masked comma is a comma no more."""
-    shown = targets == NOT_ASKED
+    shown = (targets == NOT_ASKED) | (batch.ids != encoder.tokenizer.mask_token_id)
     names = ("comma", "period", "punctuation")
     return replace(batch, **{name: getattr(batch, name) & shown for name in names})

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from attnlib.chapter import LEDGER_MIME, RUNS_MIME
+from attnlib.chapter import LEDGER, RUNS
 from attnlib.errors import UnknownName
 from attnlib.papers import FOLDER, Judgement, ledger_row, load_paper
 
@@ -35,7 +35,7 @@ def ledger(root: Path, edition: str) -> list[dict[str, Any]]:
     """One row per claim of every paper; a paper whose chapter was not run has absent rows."""
     rows: dict[str, list[dict[str, Any]]] = {}
     for path in executed_notebooks(root, edition):
-        for row in _carried(path, LEDGER_MIME):
+        for row in _carried(path, LEDGER):
             rows.setdefault(row["paper"], []).append({**row, "edition": edition})
     if not rows:
         raise UnknownName(
@@ -54,14 +54,14 @@ def totals(rows: list[dict[str, Any]]) -> dict[str, int]:
 
 def results_behind(path: Path) -> list[str]:
     """The names of the results that an executed notebook shows."""
-    return list(dict.fromkeys(run["name"] for run in _carried(path, RUNS_MIME)))
+    return list(dict.fromkeys(run["name"] for run in _carried(path, RUNS)))
 
 
-def _carried(path: Path, mime: str) -> Iterator[dict[str, Any]]:
+def _carried(path: Path, name: str) -> Iterator[dict[str, Any]]:
     """The rows of one kind that an executed notebook carries in its outputs."""
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         for output in cell.get("outputs", []):
-            yield from output.get("data", {}).get(mime, [])
+            yield from output.get("metadata", {}).get(name, [])
 
 
 def _unjudged(key: str, edition: str) -> Iterator[dict[str, Any]]:

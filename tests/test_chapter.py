@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from attnlib import figures, ledger, results
-from attnlib.chapter import LEDGER_MIME, RUNS_MIME, Chapter, split_by_document
+from attnlib.chapter import LEDGER, RUNS, Chapter, split_by_document
 from attnlib.corpora import Corpus
 from attnlib.errors import BadValue, CorpusError, UnknownName
 from attnlib.examples import Segment, Tree
@@ -23,12 +23,12 @@ def texts(n: int = 4) -> Corpus:
     return Corpus("texts", "segment", told, {}, "test", f"digest-{n}")
 
 
-RUNS: list[int] = []
+SEEDS: list[int] = []
 
 
 def longest(corpus: Corpus, *, seed: int = 0, times: int = 1) -> Found:
     """An experiment without a model."""
-    RUNS.append(seed)
+    SEEDS.append(seed)
     table = pd.DataFrame({"n": [len(corpus) * times]})
     return Found(table, {"previous.heads_above_half": Finding(2.0, 2.0, 2.0)}, {"inputs": 1})
 
@@ -42,17 +42,17 @@ def chapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, e5_small: Any) -> C
 
     monkeypatch.setattr(results, "cache_folder", lambda: tmp_path / "cache")
     assert assets
-    RUNS.clear()
+    SEEDS.clear()
     return Chapter("clark2019", e5_small, seed=3)
 
 
 def test_an_experiment_runs_once_and_its_findings_are_kept(chapter: Chapter) -> None:
     assert chapter.run(longest, texts()).table["n"][0] == 4
     assert chapter.run(longest, texts()).table["n"][0] == 4
-    assert RUNS == [3]  # the chapter's seed
+    assert SEEDS == [3]  # the chapter's seed
     assert chapter.run(longest, texts(5)).table["n"][0] == 5
     assert chapter.run(longest, texts(), times=2).table["n"][0] == 8
-    assert len(RUNS) == 3
+    assert len(SEEDS) == 3
     (judged,) = chapter.judged("sec3.1.previous")
     assert judged.verdict == "reproduced" and judged.ours == Finding(2.0, 2.0, 2.0)
 
@@ -77,12 +77,13 @@ def test_a_claim_that_does_not_exist_is_refused(chapter: Chapter) -> None:
 
 def test_the_ledger_travels_in_the_notebook(chapter: Chapter, tmp_path: Path) -> None:
     chapter.run(longest, texts())
-    bundle = chapter.ledger()._repr_mimebundle_()
-    rows = bundle[LEDGER_MIME]
+    data, carried = chapter.ledger()._repr_mimebundle_()
+    rows = carried[LEDGER]
     assert len(rows) == len(load_paper("clark2019").claims)
-    assert "</table>" in bundle["text/html"]
-    card = chapter.compute_card()._repr_mimebundle_()
-    book = {"cells": [{"outputs": [{"data": bundle}, {"data": card}]}]}
+    assert "</table>" in data["text/html"]
+    card, runs = chapter.compute_card()._repr_mimebundle_()
+    outputs = [{"data": data, "metadata": carried}, {"data": card, "metadata": runs}]
+    book = {"cells": [{"outputs": outputs}]}
     folder = tmp_path / "_build" / "pocket" / "notebooks"
     folder.mkdir(parents=True)
     (folder / "clark2019.ipynb").write_text(json.dumps(book))
@@ -95,7 +96,7 @@ def test_the_ledger_travels_in_the_notebook(chapter: Chapter, tmp_path: Path) ->
     assert by_id["sec3.1.previous"]["verdict"] == "reproduced"
     assert by_id["sec3.1.next"]["verdict"] == "absent" and by_id["sec3.1.next"]["ours"] is None
     assert sum(ledger.totals(read).values()) == len(read)
-    assert ledger.results_behind(folder / "clark2019.ipynb") == [card[RUNS_MIME][0]["name"]]
+    assert ledger.results_behind(folder / "clark2019.ipynb") == [runs[RUNS][0]["name"]]
 
 
 def test_an_edition_that_was_not_run_has_no_ledger(tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def test_without_a_paper_nothing_is_hollow() -> None:
 def test_heads_and_directions_are_written_and_missing_rows_say_so() -> None:
     drawing = relation_accuracies(relations(), PAPER)
     texts = [text.get_text() for text in drawing.figure.axes[0].texts]
-    assert {"8-11", "dep → head", "head → dep", "1,234", "not measured"} <= set(texts)
+    assert {"8-11", "dep→head", "head→dep", "1,234", "not measured"} <= set(texts)
     assert "det 91 by head 8-11, offset 52 (paper 94)" in drawing.alt
     assert "iobj" not in drawing.alt
     assert drawing.caption.startswith("For 1 of 2 relations")

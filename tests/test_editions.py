@@ -296,7 +296,8 @@ def test_notebooks_are_thin(path: Path) -> None:
     assert [c for c in code if c.outputs or c.execution_count] == [], "outputs are not committed"
     assert sum("parameters" in cell.metadata.get("tags", []) for cell in code) == 1
     for cell in code:
-        assert len(cell.source.splitlines()) <= 13, cell.source
+        lists = "parameters" in cell.metadata.get("tags", [])  # one line for each, however many
+        assert lists or len(cell.source.splitlines()) <= 13, cell.source
         tree = ast.parse(cell.source)
         heavy = (ast.FunctionDef, ast.ClassDef, ast.For, ast.While, ast.Lambda)
         assert not [node for node in ast.walk(tree) if isinstance(node, heavy)], cell.source

@@ -15,20 +15,13 @@ import transformers
 from families import FAMILIES, SENTENCES, folders, one_thread
 from torch import nn
 
-from attnlib import maskedlm
+from attnlib import headfit
 from attnlib.corpora import Corpus
-from attnlib.encode import Batch, Collator, encode, model_inputs
+from attnlib.encode import Batch, Collator, batches, encode, model_inputs
 from attnlib.errors import BadValue, CorpusError, Unobservable
 from attnlib.examples import Segment
-from attnlib.maskedlm import (
-    NOT_ASKED,
-    Budget,
-    MaskedLMHead,
-    checkpoint_head,
-    example_losses,
-    masked,
-    masked_lm_head,
-)
+from attnlib.headfit import Budget, masked_lm_head
+from attnlib.maskedlm import NOT_ASKED, MaskedLMHead, checkpoint_head, example_losses, masked
 from attnlib.models import Encoder, load_encoder, random_twin
 
 __all__ = ["folders", "one_thread"]  # fixtures
@@ -141,7 +134,7 @@ def save_complete(name: str, folder: Path) -> Path:
 def test_a_complete_checkpoint_is_used_as_it_is(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maskedlm, "fit_head", lambda *_, **__: pytest.fail("fitted"))
+    monkeypatch.setattr(headfit, "fit_head", lambda *_, **__: pytest.fail("fitted"))
     encoder = load_encoder(save_complete(name, tmp_path / name))
     head, facts = masked_lm_head(encoder, corpus_of(*TEXTS), max_length=60, cache=tmp_path)
     assert facts["head"] == "checkpoint" and 0 <= facts["accuracy"] <= 1
@@ -210,6 +203,37 @@ def test_a_fitted_head_beats_the_baseline(
     assert facts["n_train_positions"] == 2 * 72
 
 
+def share_read(encoder: Encoder) -> float:
+    """Of the unmasked pieces of unseen texts, what one epoch learns to read off their vectors."""
+    letters = "bcdfghjklmnpqrstvwxz"
+    texts = [" ".join(letters[(i * 3 + j * j) % 20] for j in range(20)) for i in range(40)]
+    batch = batch_of(encoder, tuple(Segment(str(i), text) for i, text in enumerate(texts)))
+    content = batch.word >= 0
+    with torch.no_grad():
+        hidden = encoder.model(**model_inputs(batch, encoder))[0][content]
+    targets, owners = batch.ids[content], content.nonzero()[:, 0]
+    seen = owners < 32
+    head = MaskedLMHead(encoder)
+    counts = torch.bincount(targets[seen], minlength=len(head.bias)).float()
+    quick = replace(SMALL, n_epochs=1)
+    headfit.fit_head(head, hidden[seen], targets[seen], owners[seen], counts, quick)
+    return (head(hidden[~seen]).argmax(-1) == targets[~seen]).float().mean().item()
+
+
+def test_a_head_reads_what_the_vectors_hold(bert: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A weak fit looks just like an encoder that knows nothing about masks; here it shows.
+
+    A piece stands in its own vector, and 1 of 20 is right by chance.
+    """
+    assert share_read(bert) > 0.4
+
+    def weak(head: MaskedLMHead, white: torch.Tensor, targets: torch.Tensor) -> None:
+        nn.init.normal_(head.dense.weight, std=0.2, generator=torch.Generator().manual_seed(0))
+
+    monkeypatch.setattr(headfit, "_start", weak)
+    assert share_read(bert) < 0.25
+
+
 def test_the_encoder_stays_as_it_is(bert: Encoder, tmp_path: Path) -> None:
     before = {name: tensor.clone() for name, tensor in bert.model.state_dict().items()}
     fitted(bert, tmp_path)
@@ -220,7 +244,7 @@ def test_a_head_is_found_again_in_the_cache(
     bert: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     head, facts = fitted(bert, tmp_path)
-    monkeypatch.setattr(maskedlm, "fit_head", lambda *_, **__: pytest.fail("fitted again"))
+    monkeypatch.setattr(headfit, "fit_head", lambda *_, **__: pytest.fail("fitted again"))
     again, found = fitted(bert, tmp_path)
     assert {**found, "cached": False} == facts and found["cached"]
     for name, tensor in head.state_dict().items():
@@ -286,7 +310,7 @@ def test_progress_ends_at_its_total(bert: Encoder, tmp_path: Path) -> None:
 def test_the_positions_are_capped(
     bert: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maskedlm, "POSITIONS_AT_MOST", 20)
+    monkeypatch.setattr(headfit, "POSITIONS_AT_MOST", 20)
     _, facts = fitted(bert, tmp_path)
     assert 20 <= facts["n_train_positions"] < 20 + 8
 
@@ -294,3 +318,13 @@ def test_the_positions_are_capped(
 def test_one_segment_is_too_few(bert: Encoder, tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="two or more"):
         masked_lm_head(bert, corpus_of(TEXTS[0]), cache=tmp_path)
+
+
+def test_what_is_not_hidden_stays_in_sight(e5_small) -> None:  # type: ignore[no-untyped-def]
+    """The same pieces are asked for, hidden or not; in sight, the batch is as it was."""
+    segments = [Segment("0", "The cat sat on the mat."), Segment("1", "Rain fell all night.")]
+    (batch,) = batches(encode(segments, e5_small), e5_small)
+    hidden, asked = masked(batch, e5_small, seed=2)
+    shown, also_asked = masked(batch, e5_small, seed=2, hide=False)
+    assert (asked == also_asked).all() and (shown.ids == batch.ids).all()
+    assert (hidden.ids != batch.ids).any()

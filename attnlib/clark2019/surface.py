@@ -194,5 +194,14 @@ def _patterns_shown(even: dict[str, float]) -> Statistic:
 
 def surface_quotes(found: Found) -> dict[str, Any]:
     """What the text of the chapter quotes besides findings."""
-    means = found.table[found.table["metric"] == "mass_to_sep"].groupby("layer")["mean"].mean()
-    return {"even_sep": found.facts["even"]["mass_to_sep"], "sep_layer": int(means.idxmax())}
+    means = found.table.pivot(index=["layer", "head"], columns="metric", values="mean")
+    by_layer = means["mass_to_sep"].groupby("layer").mean()
+    broad = means[means["entropy"] > means["entropy"].max() - 0.5]
+    peaked = broad[broad["column_peak"] > 0.1]
+    return {
+        "even_sep": found.facts["even"]["mass_to_sep"],
+        "sep_layer": int(by_layer.idxmax()),
+        "n_broad": len(broad),
+        "peaked_heads": ", ".join(f"{layer}-{head}" for layer, head in peaked.index) or "none",
+        "peaked_cls": float((peaked["mass_to_cls"] / peaked["column_peak"]).mean()),
+    }
