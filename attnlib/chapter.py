@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import inspect
+import math
 import random
 import sys
 import time
@@ -15,9 +16,9 @@ from typing import Any
 
 import pandas as pd
 
-from attnlib.corpora import Corpus, load_corpus
+from attnlib.corpora import ALIASES, Corpus, load_corpus
 from attnlib.errors import BadValue, CorpusError
-from attnlib.models import Encoder, load_encoder
+from attnlib.models import Encoder, load_encoder, weights_digest
 from attnlib.pagetables import claim_table
 from attnlib.papers import Finding, Judgement, judge, ledger_row, load_paper
 from attnlib.results import Found, Result, code_digest, file_digest, remembered, table_digest
@@ -52,6 +53,8 @@ class Chapter:
 
     @cached_property
     def _model_digest(self) -> str:
+        if isinstance(self._model, Encoder):  # its weights may be nobody's file
+            return weights_digest(self._model)
         return file_digest(Path(self.encoder.source))
 
     def corpus(self, name: str, limit: int | None = None, *, max_length: int = 128) -> Corpus:
@@ -69,7 +72,7 @@ class Chapter:
         Of one and the same corpus, whole documents go to one side: no sentence is scored whose
         neighbours were trained on.
         """
-        if train[0] != test[0]:
+        if len({ALIASES.get(name, name) for name, _ in (train, test)}) > 1:
             return self.corpus(*train), self.corpus(*test)
         if train[1] is None or test[1] is None:
             raise BadValue(f"'{test[0]}' is to be split in two; expected a limit for each part.")
@@ -91,7 +94,7 @@ class Chapter:
         told: dict[str, Any] = {"inputs": [_told(one) for one in inputs], **parameters}
         if "encoder" in asks:
             given["encoder"] = self.encoder
-            told |= {"model": self.encoder.name, "model_digest": self._model_digest}
+            told |= {"model": Path(self.encoder.name).name, "model_digest": self._model_digest}
         name = f"{self.paper.key}-{experiment.__name__}"
 
         def compute() -> Found:
@@ -175,8 +178,8 @@ class Chapter:
         """Make values quotable in the text of the chapter, under their names."""
         from myst_nb import glue
 
-        for name, value in values.items():
-            glue(name, value, display=False)
+        for name, value in values.items():  # a number that is undefined can still be formatted
+            glue(name, math.nan if value is None else value, display=False)
 
     def quote_findings(self, **names: str) -> None:
         """Make the value of findings quotable: name in the text = name of the finding."""
@@ -300,15 +303,17 @@ class ComputeCard:
         return {"text/plain": told, "text/html": self._html()}, {RUNS: self.runs}
 
     def _versions(self) -> str:
-        told = self.runs[-1]["versions"] if self.runs else {}
-        return ", ".join(f"{name} {version}" for name, version in told.items())
+        told = {(name, version) for run in self.runs for name, version in run["versions"].items()}
+        return ", ".join(f"{name} {version}" for name, version in sorted(told))
 
     def _html(self) -> str:
         names = ("experiment", "texts", "tokens", "forward passes", "seconds", "peak memory")
         head = "".join(f"<th>{name}</th>" for name in names)
         body = "".join(f"<tr>{_cells(row)}</tr>" for row in self.table.to_dict("records"))
-        total = self.table["seconds"].sum()
-        caption = f"{total / 60:.1f} minutes in all on {_machine()}, with {self._versions()}."
+        total = sum(run["seconds"] for run in self.runs)
+        threads = sorted({run["threads"] for run in self.runs})
+        on = " or ".join(map(str, threads))
+        caption = f"{total / 60:.0f} minutes in all, on {on} CPU threads; {self._versions()}."
         inside = f"<caption>{html.escape(caption)}</caption><thead><tr>{head}</tr></thead>"
         return f'<div class="attn-table"><table>{inside}<tbody>{body}</tbody></table></div>'
 
@@ -323,16 +328,10 @@ def _cells(row: Mapping[str, Any]) -> str:
     return f"<th>{name}</th>{cells}<td>{shown(row['peak_mib'], ' MiB')}</td>"
 
 
-def _machine() -> str:
-    import torch
-
-    return f"{torch.get_num_threads()} CPU threads"
-
-
 def _told(given: Corpus | pd.DataFrame) -> dict[str, Any]:
     """What a result remembers of an input."""
     if isinstance(given, Corpus):
-        told = {"corpus": given.name, "source": given.source, "examples": len(given)}
+        told = {"corpus": given.name, "source": Path(given.source).name, "examples": len(given)}
         return {**told, "digest": given.digest[:32]}
     if isinstance(given, pd.DataFrame):
         return {"table": table_digest(given)}

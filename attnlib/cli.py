@@ -296,6 +296,8 @@ def heads(
     shown = Table("relation", "n", "head", "direction", "accuracy %", "offset %", "gain", box=None)
     shown.add_column("on other half")
     for row in table.itertuples():
+        known = isinstance(row.clean_head, str)
+        clean = f"{row.clean_accuracy:.1f} by {row.clean_head}" if known else "–"
         shown.add_row(
             row.relation,
             str(row.n),
@@ -304,7 +306,7 @@ def heads(
             f"{row.accuracy:.1f} [{row.low:.1f}, {row.high:.1f}]",
             f"{row.baseline:.1f} ({row.offset:+d})",
             f"{row.gain:+.1f} [{row.gain_low:+.1f}, {row.gain_high:+.1f}]",
-            f"{row.clean_accuracy:.1f} by {row.clean_head}" if row.clean_head else "–",
+            clean,
         )
     console.print(shown)
     left_out = "".join(f", {n} {reason}" for reason, n in found.skipped.items())

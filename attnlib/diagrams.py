@@ -287,7 +287,8 @@ def as_table(panels: Sequence[Lines]) -> pd.DataFrame:
         for query, word in enumerate(panel.words)
         for key in range(len(panel.words))
     ]
-    return pd.DataFrame(rows)
+    columns = ["panel", "head", "what", "query", "key", "word", "highlight", "weight"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def panels_of(table: pd.DataFrame) -> list[Lines]:

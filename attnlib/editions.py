@@ -193,26 +193,30 @@ def publish(edition: str | Path | Edition, *, say: Say = print) -> Path:
     """
     if not isinstance(edition, Edition):
         edition = load_edition(edition)
+    if edition.name != "standard":
+        raise BadValue(f"edition '{edition.name}' is not published; expected standard.")
     root = project_root()
     executed = root / "_build" / edition.name / "notebooks"
     published = root / "book" / "published"
-    missing = [
-        c.notebook for c in edition.chapters if not (executed / f"{c.notebook}.ipynb").is_file()
-    ]
-    if missing:
-        raise UnknownName(
-            f"chapter '{missing[0]}' of {edition.name} was not run here. "
-            f"Run `attnlib book {edition.name}` first."
-        )
+    data = {}
     for chapter in edition.chapters:
-        data = (executed / f"{chapter.notebook}.ipynb").read_bytes()
-        if len(data) > _LARGEST_PUBLISHED:
-            raise BadValue(
-                f"{chapter.notebook}.ipynb has {len(data):,} bytes; expected 3 MB at most."
+        path = executed / f"{chapter.notebook}.ipynb"
+        if not path.is_file():
+            raise UnknownName(
+                f"chapter '{chapter.notebook}' of {edition.name} was not run here. "
+                f"Run `attnlib book {edition.name}` first."
             )
-        published.mkdir(parents=True, exist_ok=True)
-        (published / f"{chapter.notebook}.ipynb").write_bytes(data)
-    paths = [published / f"{chapter.notebook}.ipynb" for chapter in edition.chapters]
+        data[path.name] = path.read_bytes()
+        if len(data[path.name]) > _LARGEST_PUBLISHED:
+            size = len(data[path.name])
+            raise BadValue(f"{path.name} has {size:,} bytes; expected 3 MB at most.")
+    published.mkdir(parents=True, exist_ok=True)
+    for stale in published.glob("*.ipynb"):
+        if stale.name not in data:
+            stale.unlink()
+    for name, content in data.items():
+        (published / name).write_bytes(content)
+    paths = [published / name for name in data]
     copied = results.publish(name for path in paths for name in ledger.results_behind(path))
     say(f"{len(paths)} chapters and {len(copied) // 2} results in {published.relative_to(root)}")
     return published
@@ -337,9 +341,10 @@ def _content_key(source: Path, parameters: Mapping[str, Any], root: Path) -> str
     files = [*package.rglob("*.py"), *package.rglob("*.toml"), *package.rglob("*.txt")]
     files = [file for file in files if file.name not in _BUILDERS]
     files += (root / "papers").glob("*.yaml")  # what the chapters are judged by
-    for value in parameters.values():
-        if isinstance(value, str) and Path(value).exists():  # a model or texts of the user's own
-            own = Path(value)
+    given = [one for v in parameters.values() for one in (v if isinstance(v, list) else [v])]
+    for value in given:
+        own = Path(value).expanduser() if isinstance(value, str) else None
+        if own is not None and own.exists():  # a model or texts of the user's own
             files += [own] if own.is_file() else [f for f in own.rglob("*") if f.is_file()]
     for file in [*sorted(files), root / "constraints.txt"]:
         digest.update(file.name.encode() + b"\0" + file.read_bytes())

@@ -26,7 +26,7 @@ from attnlib.corpora import Corpus
 from attnlib.encode import batches, encode, model_inputs
 from attnlib.errors import CorpusError
 from attnlib.maskedlm import NOT_ASKED, MaskedLMHead, checkpoint_head, masked
-from attnlib.models import Encoder
+from attnlib.models import Encoder, weights_digest
 from attnlib.sources import sha256_of
 
 Progress = Callable[[int, int], None]
@@ -120,14 +120,13 @@ class _Task:
 
     def key(self) -> str:
         """A digest of all that decides the head: weights, vocabulary, texts, numbers, this code."""
-        here = Path(__file__)
-        digest = hashlib.sha256(here.read_bytes() + here.with_name("maskedlm.py").read_bytes())
-        for name, tensor in sorted(self.encoder.model.state_dict().items()):
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            digest.update(tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy())
-        vocabulary = sorted(self.encoder.tokenizer.get_vocab().items())
+        code = (
+            Path(__file__).with_name(f"{name}.py") for name in ("headfit", "maskedlm", "encode")
+        )
+        digest = hashlib.sha256(b"".join(path.read_bytes() for path in code))
+        digest.update(weights_digest(self.encoder).encode())
         numbers = (self.budget, self.mask_rate, self.max_length, self.on_long, self.hide, self.seed)
-        digest.update(repr((vocabulary, self.examples, numbers)).encode())
+        digest.update(repr((self.examples, numbers)).encode())
         return digest.hexdigest()[:40]
 
     def fit(self, head: MaskedLMHead, progress: Progress | None) -> dict[str, Any]:

@@ -25,10 +25,10 @@ COLOURS = {
 
 def executed_notebooks(root: Path, edition: str) -> list[Path]:
     """The executed chapters of an edition: as built here, or else as published."""
-    built = sorted((root / "_build" / edition / "notebooks").glob("*.ipynb"))
-    if built or edition != "standard":
-        return built
-    return sorted((root / "book" / "published").glob("*.ipynb"))
+    built = {p.name: p for p in (root / "_build" / edition / "notebooks").glob("*.ipynb")}
+    published = {p.name: p for p in (root / "book" / "published").glob("*.ipynb")}
+    found = {**published, **built} if edition == "standard" else built
+    return [found[name] for name in sorted(found)]
 
 
 def ledger(root: Path, edition: str) -> list[dict[str, Any]]:
@@ -75,7 +75,8 @@ def show(rows: list[dict[str, Any]], console: Console) -> None:
     table = Table("paper", "claim", "paper says", "ours", "verdict", "phenomenon", box=None)
     for row in rows:
         verdict = f"[{COLOURS[row['verdict']]}]{row['verdict']}[/]"
-        told = (str(row["paper_value"] or ""), _number(row), verdict, row["phenomenon"])
+        says = "" if row["paper_value"] is None else str(row["paper_value"])
+        told = (says, _number(row), verdict, row["phenomenon"])
         table.add_row(row["paper"], row["id"], *told)
     console.print(table)
     console.print(" · ".join(f"{n} {name}" for name, n in totals(rows).items() if n))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -76,6 +77,15 @@ def random_twin(encoder: Encoder, seed: int = 0) -> Encoder:
         if isinstance(module, nn.Linear | nn.LayerNorm) and module.bias is not None:
             module.bias.data.zero_()
     return replace(encoder, name=f"{encoder.name} (random twin, seed {seed})", model=twin)
+
+
+def weights_digest(encoder: Encoder) -> str:
+    """A digest of the weights and the vocabulary, whatever file they came from, if any."""
+    digest = hashlib.sha256(repr(sorted(encoder.tokenizer.get_vocab().items())).encode())
+    for name, tensor in sorted(encoder.model.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()[:32]
 
 
 def random_encoder(config: Any, tokenizer: Any, *, name: str = "random", seed: int = 0) -> Encoder:

@@ -12,6 +12,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib import metadata
@@ -19,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import torch
 
 from attnlib.assets import cache_folder
-from attnlib.errors import AssetError
+from attnlib.errors import AssetError, BadValue
 from attnlib.papers import Finding
 
 PUBLISHED = Path(__file__).parents[1] / "book" / "published" / "results"
@@ -32,8 +34,8 @@ VERSIONS = ("torch", "transformers", "numpy", "scipy", "scikit-learn", "spacy")
 _NO_KERNELS = frozenset(
     (
         *("errors", "progress", "archives", "sources", "shelf", "convert", "assetcache", "assets"),
-        *("examples", "reader", "textfiles", "conllu", "wikitext", "segments", "annotated"),
-        *("tasks", "parse", "catalogue", "corpora", "vectors", "papers", "results"),
+        *("reader", "textfiles", "conllu", "wikitext", "segments", "annotated", "tasks"),
+        *("catalogue", "corpora", "papers", "results"),
     )
 )
 
@@ -89,6 +91,7 @@ def remembered(
         "code": code,
         "seconds": round(time.perf_counter() - started, 1),
         "peak_mib": peak_mib(),
+        "threads": torch.get_num_threads(),
         "versions": versions(),
     }
     _write(found, manifest, kept / f"{name}.json")
@@ -119,6 +122,11 @@ def code_digest(function: Callable[..., Any]) -> str:
     stand in one file do not depend on each other.
     """
     home = function.__module__.removeprefix("attnlib.")
+    if _path(home) not in _SOURCES:
+        raise BadValue(
+            f"the experiment '{function.__name__}' stands in {function.__module__}; expected a "
+            "function of a module of attnlib, so that its result can be kept by its code."
+        )
     reached, modules = _reached(home, function.__qualname__)
     digest = hashlib.sha256("\0".join(reached).encode())
     for name in sorted(frozenset().union(*(_used_by(module) for module in modules)) - {home}):
@@ -136,6 +144,8 @@ def file_digest(folder: Path) -> str:
     """A digest of all files of a folder, such as a model's."""
     digest = hashlib.sha256()
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        if any(part.startswith(".") for part in path.relative_to(folder).parts):
+            continue  # notes on how it came here
         digest.update(f"{path.relative_to(folder)}\0".encode())
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
@@ -179,10 +189,9 @@ def _reached(module: str, name: str) -> tuple[list[str], set[str]]:
 def _names_defined(node: ast.stmt) -> list[str]:
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return [node.name]
-    if isinstance(node, ast.Assign):
-        return [target.id for target in node.targets if isinstance(target, ast.Name)]
-    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-        return [node.target.id]
+    if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return [n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)]
     return []
 
 
@@ -205,7 +214,7 @@ def _used_by(module: str) -> frozenset[str]:
     waiting = [module]
     while waiting:
         name = waiting.pop()
-        if name not in seen | _NO_KERNELS and _path(name).is_file():
+        if name not in seen | _NO_KERNELS and _path(name) in _SOURCES:
             seen.add(name)
             waiting += _imports(_tree(name))
     return frozenset(seen)
@@ -215,10 +224,14 @@ def _path(module: str) -> Path:
     return Path(__file__).parent.joinpath(*module.split(".")).with_suffix(".py")
 
 
+# As they were when they were imported: a file that is edited during a long run is not its code.
+_SOURCES = {path: path.read_text(encoding="utf-8") for path in Path(__file__).parent.rglob("*.py")}
+
+
 @cache
 def _tree(module: str) -> ast.Module:
     """The source of a module without its docstrings and comments."""
-    tree = ast.parse(_path(module).read_text(encoding="utf-8"))
+    tree = ast.parse(_SOURCES[_path(module)])
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             first = node.body[0] if node.body else None
@@ -234,18 +247,20 @@ def _meaning(module: str) -> str:
 
 def _write(found: Found, manifest: Mapping[str, Any], path: Path) -> None:
     """Table first, record last: a record is only there when its table is."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     told = {
         **manifest,
         "table": _hash(found.table),
         "findings": {name: _plain(asdict(one)) for name, one in found.findings.items()},
-        "facts": found.facts,
+        "facts": _plain(found.facts),
     }
-    draft = path.with_suffix(f".{os.getpid()}")
-    found.table.to_parquet(draft, index=False)
-    draft.replace(path.with_suffix(".parquet"))
-    draft.write_text(json.dumps(told, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
-    draft.replace(path)
+    text = json.dumps(told, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    with suppress(OSError):  # a cache that cannot be written costs time, not the result
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(f".{os.getpid()}")
+        found.table.to_parquet(draft, index=False)
+        draft.replace(path.with_suffix(".parquet"))
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
 
 
 def _read(path: Path) -> Result | None:
@@ -269,5 +284,10 @@ def _hash(table: pd.DataFrame) -> str:
     return table_digest(table) if len(table.columns) else "empty"
 
 
-def _plain(values: Mapping[str, float]) -> dict[str, float | None]:
-    return {key: None if math.isnan(value) else float(value) for key, value in values.items()}
+def _plain(value: Any) -> Any:
+    """As JSON can hold it: what is not finite is null."""
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

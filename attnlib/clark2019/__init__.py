@@ -4,10 +4,15 @@ Every experiment takes an encoder and corpora, or tables of earlier ones, and re
 a tidy table, the numbers that the claims in papers/clark2019.yaml ask for, and plain facts.
 """
 
-from attnlib.clark2019.coreference import coreference, table2_paper, table2_rows
+from attnlib.clark2019.coreference import (
+    coreference,
+    table2_paper,
+    table2_quotes,
+    table2_rows,
+)
 from attnlib.clark2019.disagreements import disagreements
 from attnlib.clark2019.distances import distance_matrix, divergences, plane
-from attnlib.clark2019.gradients import figure3_rows, gradients
+from attnlib.clark2019.gradients import figure3_rows, gradient_quotes, gradients
 from attnlib.clark2019.parsing import probes, table3_paper, table3_quotes, table3_rows
 from attnlib.clark2019.portraits import portraits, relation_portraits
 from attnlib.clark2019.surface import even_shares, surface, surface_quotes
@@ -20,6 +25,7 @@ __all__ = [
     "divergences",
     "even_shares",
     "figure3_rows",
+    "gradient_quotes",
     "gradients",
     "plane",
     "portraits",
@@ -31,6 +37,7 @@ __all__ = [
     "table1_quotes",
     "table1_rows",
     "table2_paper",
+    "table2_quotes",
     "table2_rows",
     "table3_paper",
     "table3_quotes",

@@ -90,3 +90,9 @@ def table2_paper(claims: dict[str, dict[str, Any]]) -> dict[tuple[str, str], flo
     kinds = ("pronoun", "proper", "nominal")
     cells = {(names[k], "all"): claims[k]["value"] for k in names}
     return cells | {(names[k], kind): claims[k][kind] for k in names for kind in kinds}
+
+
+def table2_quotes(found: Found) -> dict[str, Any]:
+    """What the text quotes of Table 2: accuracies over all mentions, in percent."""
+    names = {"any_word": "head, any word", "match_all": "head match", "rules_all": "rule-based"}
+    return {key: float(_cell(found.table, name)["accuracy"]) for key, name in names.items()}

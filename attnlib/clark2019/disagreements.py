@@ -18,7 +18,7 @@ from attnlib.prediction import predictions
 from attnlib.results import Found
 from attnlib.stream import Progress
 
-Row = tuple[str, str, str, float, float]
+Row = tuple[str, str, float, float]
 MOST_TEXTS, MOST_DIVERGENCES, MOST_TREES = 200, 20, 1000
 
 
@@ -47,14 +47,14 @@ def disagreements(
         *_word_level(trees, encoder, min_count),
         *_root(probes),
     ]
-    table = pd.DataFrame(rows, columns=["about", "what", "unit", "paper_way", "authors_way"])
+    table = pd.DataFrame(rows, columns=["what", "unit", "paper_way", "authors_way"])
     facts = {"inputs": len(wiki) + len(few) + len(trees)}
     return Found(table, facts={**facts, "passes": 2 * sum(facts.values())})
 
 
 def _row(about: str, what: str, unit: str, ways: Iterable[float]) -> Row:
     paper, authors = (float(value) for value in ways)
-    return about, what, unit, paper, authors
+    return f"{about}: {what}", unit, paper, authors
 
 
 def _segment_ids(
@@ -67,15 +67,16 @@ def _segment_ids(
         )
         grids.append(found.table.set_index(["metric", "layer", "head"])["mean"])
     pair, zeros = grids
-    about = "segment ids: 0 and 1, or all 0"
+    about = "segment ids 0 and 1, or all 0"
     by_layer = [grid["mass_to_sep"].groupby("layer").mean() for grid in grids]
     yield _row(about, "largest layer mean to [SEP]", "share", (g.max() for g in by_layer))
     both = ["mass_to_previous", "mass_to_next"]
     counts = [sum((grid[m] > POSITIONAL).sum() for m in both) for grid in grids]
     yield _row(about, "heads above one half on a neighbour", "heads", counts)
-    change = (pair - zeros)["mass_to_sep"].abs()
-    yield _row(about, "largest change of a head's mass to [SEP]", "share", (0, change.max()))
-    about = "entropy: as it is, or smoothed"
+    layer, head = (pair - zeros)["mass_to_sep"].abs().idxmax()
+    ways = [grid["mass_to_sep"][layer, head] for grid in grids]
+    yield _row(about, f"the head that changes most, {layer}-{head}, to [SEP]", "share", ways)
+    about = "rows as they are, or smoothed"
     entropies = [pair[metric].mean() for metric in ("entropy", "entropy@authors")]
     yield _row(about, "mean entropy", "nats", entropies)
 
@@ -85,7 +86,7 @@ def _smoothing(few: Corpus, encoder: Encoder, max_length: int) -> Iterator[Row]:
         divergences(few, encoder=encoder, max_length=max_length, variant=variant).table["js"]
         for variant in ("paper", "authors")
     ]
-    about = "divergence: as it is, or smoothed"
+    about = "rows as they are, or smoothed"
     yield _row(about, "mean distance of two heads", "nats", (js.mean() for js in tables))
     yield _row(about, "largest distance", "nats", (js.max() for js in tables))
 
@@ -99,28 +100,25 @@ def _word_level(trees: Corpus, encoder: Encoder, min_count: int) -> Iterator[Row
         for found, variant in ((mean, "paper"), (first, "paper"), (mean, "authors"))
     )
     rows = [name for name in TABLE1 if name in by_mean.index]
-    about = "word that attends: mean of its pieces, or the first"
+    about = "from a word: mean of its pieces, or the first"
     by_pieces = [table.loc[rows, "accuracy"] for table in (by_mean, by_first)]
     yield _row(about, "mean accuracy over Table 1", "percent", (one.mean() for one in by_pieces))
-    change = (by_pieces[0] - by_pieces[1]).abs().max()
-    yield _row(about, "largest change of a row", "points", (0, change))
+    most = (by_pieces[0] - by_pieces[1]).abs().idxmax() if rows else ""
+    if most:
+        ways = [one[most] for one in by_pieces]
+        yield _row(about, f"the row that changes most, {most}", "percent", ways)
     if "pobj" in rows:
-        about = "head to dependent: row, or column of the map"
+        about = "head word to dependent by rows, or by columns"
         grids = [accuracy_grid(mean, "pobj", "head->dep", one) for one in ("paper", "authors")]
         yield _row(about, "best head for pobj", "percent", (np.max(grid) for grid in grids))
-    about = "all relations: without punctuation and roots, or with"
+    about = "all relations, or with punctuation, roots and columns"
     both = (by_mean, by_column)
     yield _row(about, "best head", "percent", (t.loc["all", "accuracy"] for t in both))
     yield _row(about, "best offset", "percent", (t.loc["all", "baseline"] for t in both))
-    if "poss" in rows:
-        about = "poss: the noun alone, or its 's too"
-        lenient = best_heads(mean, relations=["poss"], possessive_clitic=True, replicates=1)
-        ways = (by_mean.loc["poss", "accuracy"], lenient["accuracy"].iloc[0])
-        yield _row(about, "best head", "percent", ways)
 
 
 def _root(probes: pd.DataFrame) -> Iterator[Row]:
     uas = probes.set_index("probe")["uas"]
-    about = "word vectors of candidates: their own, or shifted by the root"
+    about = "word vectors of candidates: own, or shifted by the root"
     ways = (uas["attention-words"], uas["attention-words-authors"])
-    yield _row(about, "attention + GloVe probe", "UAS", ways)
+    yield _row(about, "probe with words", "UAS", ways)

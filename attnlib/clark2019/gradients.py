@@ -102,3 +102,21 @@ def figure3_rows(table: pd.DataFrame, loss: str = "masked") -> pd.DataFrame:
     wanted = (table["quantity"] == "gradient") & (table["loss"] == loss)
     rows = table[wanted & table["class"].isin(GRADIENT_CLASSES)]
     return rows.assign(**{"class": rows["class"].map(GRADIENT_CLASSES)})
+
+
+def gradient_quotes(found: Found) -> dict[str, Any]:
+    """What the text of the chapter quotes of the gradients."""
+    table = found.table[found.table["loss"] == "masked"]
+    lines = table.pivot(index=["quantity", "layer"], columns="class", values="mean")
+    plain, weighted = lines.loc["gradient"], lines.loc["gradient_times_attention"]
+    fall = plain["sep"] / plain["sep"].shift()
+    late = slice(max(1, len(plain) // 3), None)
+    return {
+        "gradient_drop": int(fall.idxmin()),
+        "gradient_fall": float(fall.min()),
+        "cls_ratio": float(plain["cls"].iloc[late].mean() / plain["sep"].iloc[late].mean()),
+        "weighted_ratio": float(
+            weighted["sep"].iloc[late].mean() / weighted["other"].iloc[late].mean()
+        ),
+        "shown_ratio": found.facts["shown_ratio"],
+    }

@@ -64,7 +64,8 @@ def probes(
         **settings,
     )
     scores = {**real.scores, "random": twin["attention-words"]}
-    rows = [{**one.row(), "probe": name} for name, one in scores.items()]
+    table = pd.DataFrame([{**one.row(), "probe": name} for name, one in scores.items()])
+    table = table.drop(columns="seconds")  # what it cost belongs to the record, not to the result
     per_pass = sum(map(len, tokenized(train.examples, encoder)))
     scored = sum(map(len, tokenized(test.examples, encoder)))
     words = [word for tree in test.examples for word in tree.words]
@@ -77,7 +78,7 @@ def probes(
         "skipped": dict(real.skipped),
         "known_words": vectors.coverage(words),
     }
-    return Found(pd.DataFrame(rows), _findings(scores), facts)
+    return Found(table, _findings(scores), facts)
 
 
 def _findings(scores: dict[str, Scores]) -> dict[str, Finding]:

@@ -201,6 +201,11 @@ def surface_quotes(found: Found) -> dict[str, Any]:
     return {
         "even_sep": found.facts["even"]["mass_to_sep"],
         "sep_layer": int(by_layer.idxmax()),
+        "sep_jump": int(by_layer.diff().idxmax()),
+        "sep_before": float(by_layer.shift()[by_layer.diff().idxmax()]),
+        "n_positional": int(
+            (means[["mass_to_previous", "mass_to_next"]] > POSITIONAL).to_numpy().sum()
+        ),
         "n_broad": len(broad),
         "peaked_heads": ", ".join(f"{layer}-{head}" for layer, head in peaked.index) or "none",
         "peaked_cls": float((peaked["mass_to_cls"] / peaked["column_peak"]).mean()),
