@@ -57,7 +57,8 @@ def test_every_edition_loads_and_fits_its_notebooks(name: str) -> None:
     for chapter in edition.chapters:
         given = editions.chapter_parameters(edition, chapter)
         assert given["model"] == edition.models["main"]
-        assert given["corpus"] in edition.corpora.values()
+        plain = given.get("corpus") or given["wiki_corpus"]
+        assert plain in edition.corpora.values()
 
 
 def changed(tmp_path: Path, **changes: object) -> Path:

@@ -18,7 +18,7 @@ import torch
 from families import folders, one_thread
 from transformers import AutoModel
 
-from attnlib import bestheads, cli
+from attnlib import bestheads, cli, prediction
 from attnlib.bestheads import DIRECTIONS, OFFSETS, accuracy_grid, best_heads, halves
 from attnlib.errors import BadValue, CorpusError, TooLong, UnknownName
 from attnlib.examples import Tree

@@ -11,7 +11,7 @@ import pytest
 
 from attnlib import results
 from attnlib.antecedents import antecedent_table, choices
-from attnlib.errors import AssetError
+from attnlib.errors import AssetError, BadValue
 from attnlib.papers import Finding
 from attnlib.results import Found, code_digest, publish, remembered, table_digest
 
@@ -113,7 +113,7 @@ def test_comments_do_not_change_the_code(monkeypatch: pytest.MonkeyPatch) -> Non
     def digest_of(text: str) -> str:
         results._tree.cache_clear()
         results._meaning.cache_clear()
-        monkeypatch.setattr(Path, "read_text", lambda self, encoding="utf-8": text)
+        monkeypatch.setitem(results._SOURCES, results._path("stats"), text)
         return results._meaning("stats")
 
     try:
@@ -122,6 +122,40 @@ def test_comments_do_not_change_the_code(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.undo()
         results._tree.cache_clear()
         results._meaning.cache_clear()
+
+
+def test_every_constant_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one of several that are set in one line."""
+    source = "LOW, HIGH = 1, {}\n\n\ndef f():\n    return HIGH\n"
+    found = []
+    for value in (2, 3):
+        results._tree.cache_clear()
+        monkeypatch.setitem(results._SOURCES, results._path("stats"), source.format(value))
+        found.append(results._reached("stats", "f"))
+    monkeypatch.undo()
+    results._tree.cache_clear()
+    assert found[0] != found[1]
+
+
+def test_notes_on_how_a_model_came_do_not_change_its_digest(tmp_path: Path) -> None:
+    (tmp_path / "weights").write_text("1")
+    before = results.file_digest(tmp_path)
+    (tmp_path / ".note.json").write_text("fetched today")
+    assert results.file_digest(tmp_path) == before
+    (tmp_path / "weights").write_text("2")
+    assert results.file_digest(tmp_path) != before
+
+
+def test_a_function_of_elsewhere_cannot_be_kept() -> None:
+    with pytest.raises(BadValue, match="expected a function of a module of attnlib"):
+        code_digest(test_a_function_of_elsewhere_cannot_be_kept)
+
+
+def test_what_is_not_finite_is_kept_as_null(shelf: Path) -> None:
+    def run() -> Found:
+        return Found(pd.DataFrame({"a": [1]}), {}, {"ratio": math.nan, "all": [math.inf, 1.0]})
+
+    assert remembered("odd", {}, "code", run).found.facts == {"ratio": None, "all": [None, 1.0]}
 
 
 def test_a_table_has_one_digest() -> None:
