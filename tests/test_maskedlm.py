@@ -161,12 +161,14 @@ def test_a_random_twin_does_not_inherit_the_head(tmp_path: Path) -> None:
 
 def test_our_head_has_the_form_of_berts(tmp_path: Path) -> None:
     encoder = load_encoder(save_complete("bert", tmp_path / "bert"))
-    theirs = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "bert").cls.predictions
+    complete = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "bert").eval()
+    theirs = complete.cls.predictions
     ours = MaskedLMHead(encoder)
+    ours.embeddings.copy_(theirs.decoder.weight.detach())
     ours.dense.load_state_dict(theirs.transform.dense.state_dict())
     ours.norm.load_state_dict(theirs.transform.LayerNorm.state_dict())
     ours.bias.data.copy_(theirs.bias.data)
-    hidden = torch.randn(5, ours.dense.in_features)
+    hidden = torch.randn(5, ours.dense.in_features, generator=torch.Generator().manual_seed(1))
     assert torch.allclose(ours(hidden), theirs(hidden), atol=1e-5)
     assert set(ours.state_dict()) == {
         *("dense.weight", "dense.bias", "norm.weight", "norm.bias", "bias")
