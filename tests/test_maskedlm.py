@@ -160,16 +160,20 @@ def test_a_random_twin_does_not_inherit_the_head(tmp_path: Path) -> None:
 
 
 def test_our_head_has_the_form_of_berts(tmp_path: Path) -> None:
+    """Dense, GELU, LayerNorm, the input embeddings as decoder, a bias: written out."""
     encoder = load_encoder(save_complete("bert", tmp_path / "bert"))
-    complete = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "bert").eval()
-    theirs = complete.cls.predictions
     ours = MaskedLMHead(encoder)
-    ours.embeddings.copy_(theirs.decoder.weight.detach())
-    ours.dense.load_state_dict(theirs.transform.dense.state_dict())
-    ours.norm.load_state_dict(theirs.transform.LayerNorm.state_dict())
-    ours.bias.data.copy_(theirs.bias.data)
-    hidden = torch.randn(5, ours.dense.in_features, generator=torch.Generator().manual_seed(1))
-    assert torch.allclose(ours(hidden), theirs(hidden), atol=1e-5)
+    generator = torch.Generator().manual_seed(1)
+    for parameter in ours.parameters():
+        parameter.data.copy_(torch.randn(parameter.shape, generator=generator))
+    hidden = torch.randn(5, ours.dense.in_features, generator=generator)
+    functional = torch.nn.functional
+    inner = functional.gelu(hidden @ ours.dense.weight.T + ours.dense.bias)
+    inner = functional.layer_norm(
+        inner, inner.shape[-1:], ours.norm.weight, ours.norm.bias, ours.norm.eps
+    )
+    table = encoder.model.get_input_embeddings().weight
+    assert torch.allclose(ours(hidden), inner @ table.T + ours.bias, atol=1e-5)
     assert set(ours.state_dict()) == {
         *("dense.weight", "dense.bias", "norm.weight", "norm.bias", "bias")
     }
