@@ -20,12 +20,9 @@ from attnlib.corpora import ALIASES, Corpus, load_corpus
 from attnlib.errors import BadValue, CorpusError
 from attnlib.models import Encoder, load_encoder, weights_digest
 from attnlib.pagetables import claim_table
-from attnlib.papers import Finding, Judgement, judge, ledger_row, load_paper
+from attnlib.papers import LEDGER, RUNS, Finding, Judgement, judge, ledger_row, load_paper
 from attnlib.results import Found, Result, code_digest, file_digest, remembered, table_digest
-from attnlib.stream import stream
-
-LEDGER, RUNS = "attnlib.ledger", "attnlib.runs"
-"""Under these names an output of an executed notebook carries rows for programs, as metadata."""
+from attnlib.stream import chosen_metrics, stream
 
 Experiment = Callable[..., Found]
 
@@ -230,8 +227,6 @@ def measured(
     **options: Any,
 ) -> Found:
     """Plain metrics of every head on a corpus."""
-    from attnlib.stream import chosen_metrics
-
     found = stream(encoder, corpus, chosen_metrics(metrics), progress=progress, **options)
     return Found(found.not_empty().table(), facts={"inputs": found.n_examples, **found.skipped})
 
@@ -351,11 +346,3 @@ class _Ticker:
             print(f"\r{self.name}: {done}/{total}", end="", file=sys.stderr, flush=True)
             if done == total:
                 print(file=sys.stderr)
-
-
-def heads_named(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Heads in words: 3-3, 1-8 and 4-7."""
-    names = [f"{int(row['layer'])}-{int(row['head'])}" for row in rows]
-    return (
-        ", ".join(names[:-1]) + (" and " if names[:-1] else "") + (names[-1] if names else "none")
-    )

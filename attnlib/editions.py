@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from attnlib import ledger, pages, results
+from attnlib import ledger, pages
 from attnlib.errors import AttnlibError, BadValue, UnknownName, did_you_mean
 from attnlib.runs import (
     Parameter,
@@ -191,6 +191,8 @@ def publish(edition: str | Path | Edition, *, say: Say = print) -> Path:
 
     The folder then holds exactly these: it is committed, and the published book is built from it.
     """
+    from attnlib import results  # it brings torch, which no other command of an edition needs
+
     if not isinstance(edition, Edition):
         edition = load_edition(edition)
     if edition.name != "standard":

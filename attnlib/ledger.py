@@ -10,9 +10,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from attnlib.chapter import LEDGER, RUNS
 from attnlib.errors import UnknownName
-from attnlib.papers import FOLDER, Judgement, ledger_row, load_paper
+from attnlib.papers import FOLDER, LEDGER, RUNS, Judgement, ledger_row, load_paper
 
 COLOURS = {
     "reproduced": "green",

@@ -17,6 +17,8 @@ Kind = Literal["value", "order", "exists", "share"]
 Verdict = Literal["reproduced", "partly", "not reproduced", "not comparable", "absent"]
 Bound = Literal["at_least", "at_most"]
 FOLDER = Path(__file__).parents[1] / "papers"
+LEDGER, RUNS = "attnlib.ledger", "attnlib.runs"
+"""Under these names an output of an executed notebook carries rows for programs, as metadata."""
 
 
 class ClaimError(AttnlibError):

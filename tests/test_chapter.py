@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 from attnlib import figures, ledger, results
-from attnlib.chapter import LEDGER, RUNS, Chapter, split_by_document
+from attnlib.chapter import Chapter, split_by_document
 from attnlib.corpora import Corpus
 from attnlib.errors import BadValue, CorpusError, UnknownName
 from attnlib.examples import Segment, Tree
-from attnlib.papers import Finding, load_paper
+from attnlib.papers import LEDGER, RUNS, Finding, load_paper
 from attnlib.results import Found
 
 
@@ -38,10 +38,7 @@ longest.__module__ = "attnlib.antecedents"  # a place in the package, whose code
 
 @pytest.fixture
 def chapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, e5_small: Any) -> Chapter:
-    from attnlib import assets
-
     monkeypatch.setattr(results, "cache_folder", lambda: tmp_path / "cache")
-    assert assets
     SEEDS.clear()
     return Chapter("clark2019", e5_small, seed=3)
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-
-from attnlib import cli
 
 pytestmark = pytest.mark.assets
 
@@ -24,20 +21,6 @@ When the harbour froze, nobody remembered where the old chart was kept, and all 
 TREE = "1\tIt\t_\tPRON\t_\t_\t2\tnsubj\t_\t_\n2\train\t_\tVERB\t_\t_\t0\troot\t_\t_\n\n"
 
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Call the command as a shell would: (exit code, stdout, stderr)."""
-
-    def call(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["attnlib", *map(str, words)])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        out, err = capsys.readouterr()
-        return stopped.value.code or 0, out, err
-
-    return call
 
 
 @pytest.fixture

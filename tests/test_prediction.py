@@ -6,7 +6,6 @@ import json
 import os
 import random
 import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +17,7 @@ import torch
 from families import folders, one_thread
 from transformers import AutoModel
 
-from attnlib import bestheads, cli, prediction
+from attnlib import bestheads, prediction
 from attnlib.bestheads import DIRECTIONS, OFFSETS, accuracy_grid, best_heads, halves
 from attnlib.errors import BadValue, CorpusError, TooLong, UnknownName
 from attnlib.examples import Tree
@@ -555,20 +554,6 @@ def test_the_real_model_agrees_with_the_library(e5_small: Encoder) -> None:
 # --- the command -----------------------------------------------------------------------------
 
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Call the command as a shell would: (exit code, stdout, stderr)."""
-
-    def call(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["attnlib", *map(str, words)])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        out, err = capsys.readouterr()
-        return stopped.value.code or 0, out, err
-
-    return call
 
 
 @pytest.fixture
