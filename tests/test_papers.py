@@ -28,7 +28,11 @@ PLACES = {
         *("tab2.nearest", "tab2.head_match", "tab2.rule_based", "tab2.head"),
         *("tab3.right_branching", "tab3.distances", "tab3.random", "tab3.attention"),
         "tab3.attention_words",
-    )
+    ),
+    "pande2021": (
+        *("fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "sec3.2", "sec4.1", "sec4.3", "sec5"),
+        *(f"sec4.3.spearman.{task}" for task in ("qnli", "qqp", "mrpc", "sst2")),
+    ),
 }
 
 
