@@ -314,6 +314,63 @@ def heads(
 
 
 @app.command()
+def roles(
+    model: Annotated[str, typer.Argument(help="A model's name, its folder, or a hub id.")],
+    corpus: Annotated[str, typer.Argument(help="A corpus name, or your .txt, .jsonl, .conllu.")],
+    threshold: Annotated[float, typer.Option(help="How many times its even share.")] = 3.0,
+    test: Annotated[str, typer.Option(help="z (the paper) or t (the authors' code).")] = "z",
+    control: Annotated[
+        str, typer.Option(help="Of false discoveries: none (the paper), bh or holm.")
+    ] = "none",
+    role: Annotated[list[str] | None, typer.Option(help="Only this role; may be repeated.")] = None,
+    window: Annotated[int, typer.Option(help="How far the local sieves reach.")] = 2,
+    direction: Annotated[
+        str, typer.Option(help="Of the syntactic sieves: dep->head, head->dep or both.")
+    ] = "dep->head",
+    limit: Annotated[int | None, typer.Option(help="At most this many inputs.")] = None,
+    max_length: Annotated[int, typer.Option(help="Pieces per input, special ones too.")] = 128,
+    on_long: Annotated[
+        str, typer.Option(help="Longer inputs: error, skip or truncate.")
+    ] = "truncate",
+    batch_size: Annotated[int, typer.Option(help="Inputs per forward pass.")] = 16,
+    seed: Annotated[int, typer.Option(help="Of the limit and the intervals.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    json: Json = False,
+) -> None:
+    """Test which functional roles every head has: local, block, delimiter, syntactic."""
+    from attnlib import roles as found_roles
+    from attnlib import sieves
+    from attnlib.corpora import load_corpus
+    from attnlib.models import load_encoder
+    from attnlib.report import dump, show_roles
+
+    found_roles.check_test(threshold, test, control, on_long)
+    chosen = sieves.chosen_sieves(role, window=window, direction=direction)
+    encoder = load_encoder(model, device=device)
+    texts = load_corpus(
+        corpus, limit=limit, seed=seed, tokenizer=encoder.tokenizer, max_length=max_length
+    )
+    with _progress() as bar:
+        task = bar.add_task(f"reading {corpus} with {model}", total=None)
+        scores = found_roles.role_scores(
+            encoder,
+            texts,
+            chosen,
+            max_length=max_length,
+            batch_size=batch_size,
+            on_long=on_long,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    table = found_roles.role_tests(
+        found_roles.moments(scores, seed=seed), threshold=threshold, test=test, control=control
+    )
+    if json:
+        print(dump(found_roles.role_rows(table)))
+        return
+    show_roles(table, scores.ceilings, threshold, console)
+
+
+@app.command()
 def run(
     notebook: Annotated[str, typer.Argument(help="A chapter's name, or the path of a notebook.")],
     parameter: Annotated[

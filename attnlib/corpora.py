@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -147,10 +147,15 @@ def _corpus(
     if not examples:
         left_out = ", ".join(f"{n} x {reason}" for reason, n in skipped.items()) or "nothing found"
         raise CorpusError(f"{name} gave no example ({left_out}).")
+    return Corpus(name, kind, tuple(examples), dict(skipped), source, examples_digest(examples))
+
+
+def examples_digest(examples: Iterable[Any]) -> str:
+    """The sha256 of everything that is in the examples."""
     digest = hashlib.sha256()
     for example in examples:
         digest.update(repr(example).encode() + b"\n")
-    return Corpus(name, kind, tuple(examples), dict(skipped), source, digest.hexdigest())
+    return digest.hexdigest()
 
 
 def _user_corpus(path: Path, limit: int | None, task: str | None) -> Corpus:

@@ -6,7 +6,7 @@ import unicodedata
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -30,21 +30,42 @@ TOKENIZE_AT_ONCE = 256
 
 @dataclass(frozen=True)
 class Encoded:
-    """One example, or one window of a long one, as pieces; special tokens have word -1."""
+    """One example, or one window of a long one, as pieces; special tokens have word -1.
+
+    heads, labels  of each word of the example (not of each piece), where it has a dependency tree:
+                   the word it depends on and the arc's `dependency_id`, both -1 for a root
+    """
 
     index: int
     ids: list[int]
     segment: list[int]
     word: list[int]
     sentence: list[int]
+    heads: Sequence[int] | None = None
+    labels: Sequence[int] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def pick(self, positions: Sequence[int]) -> Encoded:
         """The same example with only the pieces at these positions."""
-        columns = (self.ids, self.segment, self.word, self.sentence)
-        return Encoded(self.index, *([column[p] for p in positions] for column in columns))
+        names = ("ids", "segment", "word", "sentence")
+        columns: dict[str, Any] = {n: [getattr(self, n)[p] for p in positions] for n in names}
+        return replace(self, **columns)
+
+    def of_words(self, values: Sequence[int] | None) -> list[int]:
+        """What is known of the words, for each piece; -1 on special tokens, or if nothing is."""
+        if values is None:
+            return [-1] * len(self)
+        return [values[word] if word >= 0 else -1 for word in self.word]
+
+
+_DEPENDENCIES: dict[str, int] = {}
+
+
+def dependency_id(label: str) -> int:
+    """The number that stands for a dependency label in a batch, the same for a whole process."""
+    return _DEPENDENCIES.setdefault(label, len(_DEPENDENCIES))
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +75,8 @@ class Batch:
     segment   0 or 1, the part a piece belongs to; [CLS] and the first [SEP] count to part 0
     word      index of the word over both parts, -1 on special tokens
     sentence  index of the sentence over both parts; a special token goes with its neighbour
+    governor  index of the word on which the piece's word depends, -1 for a root or no tree
+    dependency  `dependency_id` of that arc's label, -1 where there is none
     """
 
     index: tuple[int, ...]
@@ -67,6 +90,8 @@ class Batch:
     comma: Bool[Tensor, "batch piece"]
     period: Bool[Tensor, "batch piece"]
     punctuation: Bool[Tensor, "batch piece"]
+    governor: Int[Tensor, "batch piece"]
+    dependency: Int[Tensor, "batch piece"]
 
     def __len__(self) -> int:
         return len(self.index)
@@ -264,6 +289,8 @@ class Collator:
             comma=content & self.comma[ids],
             period=content & self.period[ids],
             punctuation=content & self.punctuation[ids],
+            governor=_padded([e.of_words(e.heads) for e in examples], width, -1),
+            dependency=_padded([e.of_words(e.labels) for e in examples], width, -1),
         ).to(self.encoder.device)
 
 
@@ -321,12 +348,20 @@ def _call_tokenizer(encoder: Encoder, firsts: list[Any], pairs: list[Any]) -> It
             verbose=False,
         )
         for row, i in enumerate(members):
-            # A piece may open with the space before it: its last character says where it is.
-            chars = [max(start, end - 1) for start, end in coded["offset_mapping"][row]]
-            found[i] = _Pieces(
-                coded["input_ids"][row], coded.word_ids(row), coded.sequence_ids(row), chars
-            )
+            parts = coded.sequence_ids(row)
+            texts = (firsts[i], pairs[i])
+            places = zip(parts, coded["offset_mapping"][row], strict=True)
+            chars = [0 if p is None else _opening(texts[p], *place) for p, place in places]
+            found[i] = _Pieces(coded["input_ids"][row], coded.word_ids(row), parts, chars)
     return (found[i] for i in range(len(firsts)))
+
+
+def _opening(text: str | list[str], start: int, end: int) -> int:
+    """The first character of a piece that is no space: byte-level pieces hold the space before."""
+    if isinstance(text, str):
+        while start < end - 1 and text[start].isspace():
+            start += 1
+    return start
 
 
 @dataclass(frozen=True)
@@ -341,13 +376,8 @@ class _Pieces:
 
 def _aligned(index: int, example: Example, pieces: _Pieces) -> Encoded:
     """Word and sentence of each piece, counted over both parts; special tokens beside them."""
-    first_words = [w for w, p in zip(pieces.words, pieces.parts, strict=True) if p == 0]
-    first_part = example.parts[0]
-    word_base = (
-        len(first_part)
-        if not isinstance(first_part, str)
-        else 1 + max((w for w in first_words if w is not None), default=-1)
-    )
+    known = getattr(example, "word_starts", None)  # words laid over a text, by where they begin
+    word_base = _n_words_before(example, pieces)
     starts = [_starts_of(example, part) for part in range(len(example.parts))]
     segment: list[int] = []
     word: list[int] = []
@@ -359,11 +389,33 @@ def _aligned(index: int, example: Example, pieces: _Pieces) -> Encoded:
             sentence.append(sentence[-1] if sentence else 0)
             continue
         where = char if isinstance(example.parts[part], str) else w
-        word.append(w + (word_base if part else 0))
+        own = w if known is None else max(bisect_right(known[part], char) - 1, 0)
+        word.append(own + (word_base if part else 0))
         segment.append(part)
         base = len(starts[0]) if part else 0
         sentence.append(base + max(bisect_right(starts[part], where) - 1, 0))
-    return Encoded(index, list(pieces.ids), segment, word, sentence)
+    return Encoded(index, list(pieces.ids), segment, word, sentence, *_tree_of(example))
+
+
+def _n_words_before(example: Example, pieces: _Pieces) -> int:
+    """How many words the first part has: those of the second are counted on from there."""
+    first_part = example.parts[0]
+    known = getattr(example, "word_starts", None)
+    if known is not None:
+        return len(known[0])
+    if not isinstance(first_part, str):
+        return len(first_part)
+    words = zip(pieces.words, pieces.parts, strict=True)
+    return 1 + max((w for w, part in words if part == 0 and w is not None), default=-1)
+
+
+def _tree_of(example: Example) -> tuple[Sequence[int] | None, Sequence[int] | None]:
+    """Head and label of each word of an example that has a tree."""
+    heads, relations = (getattr(example, name, None) for name in ("heads", "relations"))
+    if heads is None or relations is None:
+        return None, None
+    arcs = zip(heads, relations, strict=True)
+    return heads, [dependency_id(label) if head >= 0 else -1 for head, label in arcs]
 
 
 def _starts_of(example: Example, part: int) -> Sequence[int]:

@@ -101,6 +101,30 @@ class TaskExample(_TextPair):
 
 
 @dataclass(frozen=True, slots=True)
+class ParsedText(_TextPair):
+    """A text, or a pair, with dependency trees laid over it; the text stays as it was written.
+
+    word_starts  per part, the character where each parsed word begins; None where the parts are
+                 words already
+    heads        of each word, over both parts, the word it depends on; -1 for a root
+    """
+
+    id: str
+    text: Part
+    pair: Part | None
+    label: int | float | None
+    word_starts: Starts | None
+    heads: tuple[int, ...]
+    relations: tuple[str, ...]
+    tags: tuple[str, ...]
+    starts: Starts | None = None
+
+    @property
+    def sentence_starts(self) -> Starts | None:
+        return self.starts
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """An accepted answer and the character of the context where it starts."""
 

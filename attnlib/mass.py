@@ -11,14 +11,15 @@ from torch import Tensor
 
 from attnlib.attention import Attention
 from attnlib.encode import Batch
-from attnlib.metric import METRICS, Metric, Partial, metric
+from attnlib.metric import METRICS, LinearKernel, Metric, Partial, metric
 from attnlib.relations import RELATIONS, Relation
 
 
 class Selectors:
     """The relations of one batch as one matrix, built once and used by every layer.
 
-    matrix  (batch, relation, query x key)   1 where the relation holds between real pieces
+    matrix  (batch, relation, query x key)   0 where the relation does not hold between real pieces,
+            elsewhere what the pair counts: 1, or what the metric weighs the query with
     keys    (batch, key, relation)           the same for relations of the key alone
     weight  (batch, relation)                how many queries were asked
     """
@@ -28,23 +29,32 @@ class Selectors:
 
     def __init__(self, batch: Batch, metrics: Sequence[Metric]) -> None:
         n, length = len(batch), batch.length
-        relations = [one.relation for one in metrics if one.relation is not None]
         self.weight = torch.empty(n, len(metrics), device=batch.device)
+        relations = [_relation_of(one) for one in metrics]
         self.by_key = [c for c, relation in enumerate(relations) if relation.keys is not None]
         self.by_pair = [c for c, relation in enumerate(relations) if relation.keys is None]
         self.keys = torch.zeros(n, length, len(self.by_key), device=batch.device)
         n_rows = max(len(self.by_pair), self.LEAST) if self.by_pair else 0
         maps = torch.zeros(n, n_rows, length, length, device=batch.device)
         for place, column in enumerate(self.by_key):
-            keys = relations[column].keys
-            assert keys is not None
-            self.keys[:, :, place] = keys(batch) & batch.real
+            held = relations[column].keys_in(batch)
+            self.keys[:, :, place] = held
+            counts = self._asked(column, metrics[column], batch, held)
+            if counts is not None:
+                self.keys[:, :, place] *= counts.unsqueeze(-1)
         for place, column in enumerate(self.by_pair):
-            pairs = relations[column].pairs_in(batch)
-            torch.logical_and(pairs, batch.real_pairs, out=maps[:, place])
-        for column, (relation, one) in enumerate(zip(relations, metrics, strict=True)):
-            self.weight[:, column] = _n_asked(relation, batch, one.variant)
+            held = torch.logical_and(relations[column].pairs_in(batch), batch.real_pairs)
+            maps[:, place] = held
+            counts = self._asked(column, metrics[column], batch, held)
+            if counts is not None:
+                maps[:, place] *= counts.unsqueeze(-1)
         self.matrix = maps.flatten(2)
+
+    def _asked(self, column: int, metric: Metric, batch: Batch, held: Tensor) -> Tensor | None:
+        """Note how many queries a metric asks; what it weighs them with."""
+        assert isinstance(metric.kernel, LinearKernel)
+        counts, self.weight[:, column] = metric.kernel.weigh(batch, held, metric.variant)
+        return counts
 
     def masses(
         self, attention: Attention, rows: slice = slice(None)
@@ -81,10 +91,31 @@ def relation_mass(attention: Attention, *, relation: Relation, variant: str = "p
     code agree). The first piece has no previous one: a head that always looks back has (n - 1)/n.
     variant="having" asks only queries that have such a key; that head then has exactly 1.
     """
-    mask = relation.mask(attention.batch)
-    mask_values = mask.to(attention.weights.dtype)
-    by_query = torch.einsum("bhqk,bqk->bhq", attention.weights, mask_values)
-    return Partial(by_query.sum(-1), _n_asked(relation, attention.batch, variant))
+    held = relation.mask(attention.batch)
+    _, asked = _every_or_having(attention.batch, held, variant, relation=relation)
+    return Partial(mass_by_query(attention, held).sum(-1), asked)
+
+
+def mass_by_query(attention: Attention, held: Tensor) -> Float[Tensor, "batch head query"]:
+    """What each query gives to the pairs of a relation that hold, (batch, query, key)."""
+    return torch.einsum("bhqk,bqk->bhq", attention.weights, held.to(attention.weights.dtype))
+
+
+def n_having(batch: Batch, held: Tensor) -> Float[Tensor, " batch"]:
+    """How many real queries have a key, of pairs (batch, query, key) or of keys (batch, key)."""
+    having = held.any(-1)
+    if having.dim() == 1:
+        return having * batch.n_real
+    return (having & batch.real).sum(-1).to(torch.float32)
+
+
+def _every_or_having(
+    batch: Batch, held: Tensor, variant: str, *, relation: Relation
+) -> tuple[None, Tensor]:
+    """Every query's mass counts alike; asked are all real queries, or those that have a key."""
+    if variant != "having" and relation.asked_of == "every":
+        return None, batch.n_real
+    return None, n_having(batch, held)
 
 
 def mass_metric(relation: Relation) -> Metric:
@@ -95,21 +126,17 @@ def mass_metric(relation: Relation) -> Metric:
         source=relation.source,
         unit="share of attention",
         bounds=(0.0, 1.0),
-        kernel=partial(relation_mass, relation=relation),
+        kernel=LinearKernel(
+            partial(relation_mass, relation=relation), partial(_every_or_having, relation=relation)
+        ),
         variants=("paper", "having"),
         relation=relation,
     )
 
 
-def is_mass(metric: Metric) -> bool:
-    """Whether a metric is the plain mass on a relation, so that the matrix product serves it."""
-    return getattr(metric.kernel, "func", None) is relation_mass
-
-
-def _n_asked(relation: Relation, batch: Batch, variant: str) -> Tensor:
-    if variant != "having" and relation.asked_of == "every":
-        return batch.n_real
-    return (batch.real & relation.mask(batch).any(-1)).sum(-1).to(torch.float32)
+def _relation_of(metric: Metric) -> Relation:
+    assert metric.relation is not None, f"{metric.key} weighs no relation"
+    return metric.relation
 
 
 for _relation in RELATIONS.values():

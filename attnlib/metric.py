@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from attnlib.attention import Attention
+from attnlib.encode import Batch
 from attnlib.errors import UnknownName, did_you_mean
 from attnlib.relations import Relation
 
@@ -53,6 +54,28 @@ def merge(partials: list[Partial]) -> Partial:
 
 Kernel = Callable[..., Partial]
 
+Weigher = Callable[[Batch, Tensor, str], tuple[Tensor | None, Tensor]]
+"""(batch, held, variant) -> what each query's attention to its relation counts, and how many
+queries were asked. `held` is (batch, query, key), or (batch, key) for a relation of the key alone;
+the first answer has its shape without the key, or is None where everything counts 1.
+"""
+
+
+@dataclass(frozen=True)
+class LinearKernel:
+    """A kernel that is a weighted sum of the attention that falls on its metric's relation.
+
+    The stream takes all such metrics of a batch in one matrix product; `nonlinear` names the
+    variants that are no such sum.
+    """
+
+    reduce: Kernel
+    weigh: Weigher
+    nonlinear: tuple[str, ...] = ()
+
+    def __call__(self, attention: Attention, **options: str) -> Partial:
+        return self.reduce(attention, **options)
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -75,6 +98,11 @@ class Metric:
     variants: tuple[str, ...] = ("paper",)
     variant: str = "paper"
     relation: Relation | None = None
+
+    @property
+    def linear(self) -> bool:
+        """Whether this variant is a weighted sum of attention, which the matrix product serves."""
+        return isinstance(self.kernel, LinearKernel) and self.variant not in self.kernel.nonlinear
 
     def __call__(self, attention: Attention) -> Partial:
         """Reduce maps; half precision is reduced in single."""

@@ -45,6 +45,11 @@ class Relation:
         """Where the relation holds between real pieces of the batch."""
         return self.pairs_in(batch) & batch.real_pairs
 
+    def keys_in(self, batch: Batch) -> Bool[Tensor, "batch key"]:
+        """The real pieces that the relation holds for, where the key alone decides."""
+        assert self.keys is not None
+        return self.keys(batch) & batch.real
+
     def pairs_in(self, batch: Batch) -> Bool[Tensor, "#batch query key"]:
         """Where the relation holds, padding or not; one map for all examples if positional."""
         if self.positional:

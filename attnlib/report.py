@@ -6,10 +6,12 @@ import json
 import math
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -146,3 +148,35 @@ def _footer(found: Measurement) -> str:
 def dump(value: Any) -> str:
     """JSON text; a NaN that slipped through is an error, not an invalid document."""
     return json.dumps(value, allow_nan=False, ensure_ascii=False)
+
+
+MOST_NAMED = 8
+
+
+def show_roles(
+    table: pd.DataFrame, ceilings: Mapping[str, float], threshold: float, console: Console
+) -> None:
+    """For every role, how many heads have it, the strongest of them, and how high it can get."""
+    shown = Table("role", "heads", "share", "strongest (bias)", "inputs", "highest", box=None)
+    for role, rows in table.groupby("role", sort=False):
+        have = rows[rows["assigned"]].sort_values("bias", ascending=False)
+        names = [f"{r.layer}-{r.head} ({r.bias:.1f})" for r in have[:MOST_NAMED].itertuples()]
+        more = " ..." if len(have) > MOST_NAMED else ""
+        top = ceilings.get(str(role), math.nan)
+        shown.add_row(
+            str(role),
+            f"{len(have)} of {len(rows)}",
+            f"{len(have) / len(rows):.0%}",
+            ", ".join(names) + more,
+            f"{rows['n'].max():,}",
+            "–" if math.isnan(top) else f"{top:.1f}",
+        )
+    console.print(shown)
+    for role, top in ceilings.items():
+        if top <= threshold:
+            console.print(
+                f"No head can have the role {role} here: a perfect one would score {top:.1f} on "
+                f"average, the threshold is {threshold:g}."
+            )
+        elif math.isnan(top):
+            console.print(f"No input defines the role {role}.")

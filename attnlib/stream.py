@@ -14,13 +14,13 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from attnlib import divergence, entropy  # noqa: F401  (they declare their metrics)
+from attnlib import divergence, entropy, sieves  # noqa: F401  (they declare their metrics)
 from attnlib.attention import Attention
 from attnlib.corpora import Corpus, load_corpus
 from attnlib.encode import Batch, batches, encode
 from attnlib.errors import BadValue, CorpusError
 from attnlib.extract import Tap, run_tapped, tapped
-from attnlib.mass import Selectors, is_mass, mass_metric
+from attnlib.mass import Selectors, mass_metric
 from attnlib.metric import METRICS, Metric, Partial, merge
 from attnlib.models import Encoder, load_encoder
 from attnlib.relations import Relation
@@ -201,8 +201,8 @@ class Watch:
 
     def __init__(self, encoder: Encoder, metrics: Sequence[Metric], max_length: int) -> None:
         self.encoder, self.max_length = encoder, max_length
-        self.linear = [m for m in metrics if is_mass(m)]
-        self.layered = [m for m in metrics if not is_mass(m) and m.scope == "layer"]
+        self.linear = [m for m in metrics if m.linear]
+        self.layered = [m for m in metrics if not m.linear and m.scope == "layer"]
         self.across = [m for m in metrics if m.scope == "model"]
         self.tap = Tap(observe=self._observe)
         self._batch: Batch

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from transformers import BertConfig
 
-from attnlib.encode import Batch, Encoded, batches, model_inputs
+from attnlib.encode import Batch, Encoded, batches, dependency_id, model_inputs
 from attnlib.extract import tapped
 from attnlib.metric import METRICS, Metric
 from attnlib.models import Encoder, load_encoder, random_encoder
@@ -22,11 +22,18 @@ from bench.divergence import js_over_clark
 
 LENGTH = 128
 BATCH = 8
+LABELS = ("nsubj", "det", "dobj", "amod", "pobj", "advmod", "prep", "punct")
 
 
 def surface_metrics() -> list[Metric]:
-    """Every metric that looks at one layer at a time."""
-    return [metric for metric in METRICS.values() if metric.scope == "layer"]
+    """Every metric that looks at one layer at a time; sieves have a benchmark of their own."""
+    found = [metric for metric in METRICS.values() if metric.scope == "layer"]
+    return [metric for metric in found if not metric.key.startswith("bias_")]
+
+
+def sieve_metrics() -> list[Metric]:
+    """The bias scores of all roles of Pande 2021."""
+    return [metric for metric in METRICS.values() if metric.key.startswith("bias_")]
 
 
 def sample_batches(encoder: Encoder, n_batches: int) -> list[Batch]:
@@ -46,7 +53,9 @@ def _invented(index: int, length: int, generator: torch.Generator) -> Encoded:
     ids = [101, *inner[:middle], 102, *inner[middle:], 102]
     word = [-1, *range(middle), -1, *range(middle, length - 3), -1]
     segment = [0] * (middle + 2) + [1] * (length - middle - 2)
-    return Encoded(index, ids, segment, word, [i // 25 for i in range(length)])
+    heads = [max(0, w - 2) for w in range(length - 3)]
+    labels = [dependency_id(LABELS[w % len(LABELS)]) for w in range(length - 3)]
+    return Encoded(index, ids, segment, word, [i // 25 for i in range(length)], heads, labels)
 
 
 def full_batches(encoder: Encoder, n_segments: int) -> list[Batch]:
@@ -78,8 +87,19 @@ def best_ratio(
 
 def stream_over_forward(encoder: Encoder, rounds: int, n_batches: int = 2) -> float:
     """All surface metrics in one streaming pass, over a bare sdpa forward of the same batches."""
-    given = sample_batches(encoder, n_batches)
-    watch = Watch(encoder, surface_metrics(), LENGTH)
+    return metrics_over_forward(encoder, sample_batches(encoder, n_batches), rounds)
+
+
+def sieves_over_forward(encoder: Encoder, n_inputs: int, rounds: int) -> float:
+    """The scores of all sieves for so many full-length inputs with trees, over a bare forward."""
+    return metrics_over_forward(encoder, full_batches(encoder, n_inputs), rounds, sieve_metrics())
+
+
+def metrics_over_forward(
+    encoder: Encoder, given: list[Batch], rounds: int, metrics: list[Metric] | None = None
+) -> float:
+    """Some metrics, or all surface ones, in one streaming pass, over a bare sdpa forward."""
+    watch = Watch(encoder, metrics or surface_metrics(), LENGTH)
     encoder.model.set_attn_implementation("sdpa")
 
     def bare(batch: Batch) -> None:
@@ -150,9 +170,12 @@ def all_benchmarks(quick: bool = False) -> dict[str, float]:
     base = random_encoder(BertConfig(), e5.tokenizer, name="bert-base shape")
     rounds = 3 if quick else 12
     few, many = (50, 500) if quick else (200, 2000)
+    n_inputs = (16, 3) if quick else (1000, 1)  # inputs, and how often they are read
     return {
         "stream_over_forward.bert-base-shape": stream_over_forward(base, rounds),
         "stream_over_forward.e5-small": stream_over_forward(e5, rounds),
+        "sieves_over_forward.bert-base-shape": sieves_over_forward(base, *n_inputs),
+        "sieves_over_forward.e5-small": sieves_over_forward(e5, *n_inputs),
         f"peak_memory_{many}_over_{few}_documents": peak_memory(many) / peak_memory(few),
         **js_over_clark(e5, full_batches(e5, 32 if quick else 1000), 1 if quick else 3),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import lru_cache
@@ -14,7 +14,7 @@ from oracles import Maps, Text
 from torch import Tensor
 
 from attnlib.attention import Attention
-from attnlib.encode import Batch
+from attnlib.encode import Batch, dependency_id
 
 MaskedScore = Literal["inf", "min"]
 """What stands in the logits of padding keys: minus infinity, or the lowest finite number."""
@@ -32,6 +32,13 @@ VARIED: tuple[dict[str, Any], ...] = (
 """Settings of `random_attention` that between them show every kind of text and map."""
 
 LABELS = tuple(field.name for field in fields(Text))
+NONE_IS_MINUS_ONE = ("segment", "word", "sentence", "governor", "dependency")
+
+ARCS = ("nsubj", "obj", "dobj", "amod", "advmod", "det")
+"""Labels of random trees: those of Pande's sieves, in both spellings, and one of none."""
+
+Arcs = Mapping[int, tuple[int, str]]
+"""Of a dependent word: the word it depends on, and the label."""
 
 
 @contextmanager
@@ -48,10 +55,11 @@ def threads(number: int) -> Iterator[None]:
 # --- texts ---------------------------------------------------------------------------------------
 
 
-def text_of(pieces: str) -> Text:
+def text_of(pieces: str, arcs: Arcs | None = None) -> Text:
     """A text written down: `[CLS] a b ##c , d . [SEP] e ! [SEP]`.
 
-    A piece with ## continues the word before; a new sentence begins after a full stop.
+    A piece with ## continues the word before; a new sentence begins after a full stop. Words are
+    counted from 0 over both parts: arcs={0: (1, "nsubj")} makes `a` the subject of `b ##c`.
     """
     rows: list[tuple[int, int, int, bool, bool, bool, bool, bool]] = []
     segment = sentence = 0
@@ -69,7 +77,32 @@ def text_of(pieces: str) -> Text:
         marks = (piece == ",", piece == ".", not piece.strip("#").isalnum())
         rows.append((segment, word, sentence, False, False, *marks))
         ended = piece == "."
-    return Text(*(tuple(column) for column in zip(*rows, strict=True)))
+    columns = [tuple(column) for column in zip(*rows, strict=True)]
+    untied = ((-1,) * len(rows), ("",) * len(rows))
+    return with_arcs(Text(*columns, *untied), arcs or {})
+
+
+def with_arcs(text: Text, arcs: Arcs) -> Text:
+    """The same text with this tree; words without an arc are roots."""
+    tied = [arcs.get(word, (-1, "")) for word in text.word]
+    return replace(
+        text,
+        governor=tuple(governor for governor, _ in tied),
+        dependency=tuple(label for _, label in tied),
+    )
+
+
+def random_arcs(rng: np.random.Generator, words: Sequence[int]) -> dict[int, tuple[int, str]]:
+    """A tree over some words; governors may be in the other part, or words that have no piece."""
+    if rng.random() < 0.2:
+        return {}
+    absent = [min(words) - 1, max(words) + 1, max(words) + 2]
+    arcs = {}
+    for word in words:
+        others = [w for w in (*words, *words, *absent) if w != word and w >= 0]
+        if rng.random() < 0.8:
+            arcs[word] = (int(rng.choice(others)), str(rng.choice(ARCS)))
+    return arcs
 
 
 def random_text(rng: np.random.Generator, longest: int = 26) -> Text:
@@ -84,11 +117,13 @@ def random_text(rng: np.random.Generator, longest: int = 26) -> Text:
     text = text_of(" ".join(pieces[: longest if rng.random() < 0.3 else None]))
     # a window cut out of a long text does not begin at word 0 and sentence 0
     skipped_words, skipped_sentences = rng.integers(0, 9, 2).tolist()
-    return replace(
+    text = replace(
         text,
         word=tuple(w + skipped_words if w >= 0 else -1 for w in text.word),
         sentence=tuple(s + skipped_sentences for s in text.sentence),
     )
+    words = sorted({w for w in text.word if w >= 0})
+    return with_arcs(text, random_arcs(rng.spawn(1)[0], words))  # draws nothing from the maps
 
 
 def _random_word(rng: np.random.Generator) -> list[str]:
@@ -108,9 +143,12 @@ def collated(texts: Sequence[Text], extra: int = 0) -> Batch:
 
     real = torch.tensor([[i < len(text) for i in range(width)] for text in texts])
     labels = {
-        name: column(name, -1 if name in ("segment", "word", "sentence") else False)
+        name: column(name, -1 if name in NONE_IS_MINUS_ONE else False)
         for name in LABELS
+        if name != "dependency"
     }
+    arcs = [[dependency_id(d) if d else -1 for d in text.dependency] for text in texts]
+    labels["dependency"] = torch.tensor([[*row, *[-1] * (width - len(row))] for row in arcs])
     ids = torch.where(real, torch.arange(1, width + 1).expand(len(texts), -1), 0)
     return Batch(index=tuple(range(len(texts))), ids=ids, real=real, **labels)
 
@@ -194,10 +232,13 @@ def longest(batch: Batch) -> int:
 
 def texts_of(batch: Batch) -> list[Text]:
     """What the pieces of each example are, without padding."""
+    label = {-1: ""} | {dependency_id(arc): arc for arc in ARCS}
     texts = []
     for i in range(len(batch)):
         n = int(batch.real[i].sum())
-        texts.append(Text(*(tuple(getattr(batch, name)[i, :n].tolist()) for name in LABELS)))
+        columns = {name: tuple(getattr(batch, name)[i, :n].tolist()) for name in LABELS}
+        columns["dependency"] = tuple(label.get(d, "other") for d in columns["dependency"])
+        texts.append(Text(**columns))
     return texts
 
 

@@ -9,7 +9,7 @@ Nothing here may import attnlib: an oracle that shares code with a kernel shares
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import log, nan
 
@@ -31,6 +31,8 @@ class Text:
     comma: tuple[bool, ...]
     period: tuple[bool, ...]
     punctuation: tuple[bool, ...]
+    governor: tuple[int, ...]  # the word that the piece's word depends on, -1 where there is none
+    dependency: tuple[str, ...]  # the label of that arc, "" where there is none
 
     def __len__(self) -> int:
         return len(self.segment)
@@ -39,6 +41,7 @@ class Text:
 Oracle = Callable[[Maps, Text], NDArray[np.float64]]
 Holds = Callable[[Text, int, int], bool]
 Counts = Callable[[Text], int]
+Sieve = Callable[[Text, int], list[int]]
 
 
 # --- which keys a query may be asked about -------------------------------------------------------
@@ -144,7 +147,7 @@ def smoothed(row: NDArray[np.float64], share: float) -> NDArray[np.float64]:
     return np.array([(1 - share) * a + share / len(row) for a in row])
 
 
-def row_entropy(row: NDArray[np.float64]) -> float:
+def row_entropy(row: Iterable[float]) -> float:
     """-sum a ln a in nats, where 0 ln 0 = 0."""
     return -sum(a * log(a) for a in row if a > 0)
 
@@ -214,6 +217,153 @@ def js_divergence(weights: Maps, text: Text, share: float = 0.0) -> NDArray[np.f
     return values
 
 
+# --- sieve bias ----------------------------------------------------------------------------------
+
+
+def _two_texts(text: Text) -> bool:
+    """Both parts have pieces of words."""
+    return len({text.segment[s] for s in range(len(text)) if text.word[s] >= 0}) == 2
+
+
+def _block(text: Text, t: int) -> list[int]:
+    if not _two_texts(text) or text.word[t] < 0:
+        return []
+    return _words_of_part(text, text.segment[t])
+
+
+def _block_of_the_authors(text: Text, t: int) -> list[int]:
+    """[CLS] asks as the first text does, every [SEP] as the second."""
+    if not _two_texts(text):
+        return []
+    if text.cls[t]:
+        return _words_of_part(text, 0)
+    if text.sep[t]:
+        return _words_of_part(text, 1)
+    return _words_of_part(text, text.segment[t]) if text.word[t] >= 0 else []
+
+
+def _words_of_part(text: Text, part: int) -> list[int]:
+    return [s for s in range(len(text)) if text.word[s] >= 0 and text.segment[s] == part]
+
+
+def _governor_by(*labels: str) -> Sieve:
+    """From a dependent to every piece of the word it depends on, where that word is present."""
+
+    def sieve(text: Text, t: int) -> list[int]:
+        if text.word[t] < 0 or text.governor[t] < 0 or text.dependency[t] not in labels:
+            return []
+        return [s for s in range(len(text)) if text.word[s] == text.governor[t]]
+
+    return sieve
+
+
+SYNTACTIC: dict[str, Sieve] = {
+    "nsubj": _governor_by("nsubj"),
+    "dobj": _governor_by("dobj", "obj"),
+    "amod": _governor_by("amod"),
+    "advmod": _governor_by("advmod"),
+    "syntactic": _governor_by("nsubj", "dobj", "obj", "amod", "advmod"),
+}
+"""The relations Pande's syntactic heads follow; Universal Dependencies writes obj for dobj."""
+
+SIEVES: dict[str, Sieve] = {
+    "local": lambda text, t: [s for s in range(len(text)) if abs(s - t) <= 2],
+    "previous_local": lambda text, t: [s for s in range(len(text)) if s in (t - 2, t - 1)],
+    "next_local": lambda text, t: [s for s in range(len(text)) if s in (t + 1, t + 2)],
+    "block": _block,
+    "cls": lambda text, t: [s for s in range(len(text)) if text.cls[s]],
+    "sep": lambda text, t: [s for s in range(len(text)) if text.sep[s]],
+    "delimiter": lambda text, t: [s for s in range(len(text)) if text.cls[s] or text.sep[s]],
+    **SYNTACTIC,
+}
+"""The keys that a head of a role should attend to, for each query (Pande sec. 3.2, Fig. 1)."""
+
+
+def asked_by(text: Text, sieve: Sieve) -> dict[int, list[int]]:
+    """The queries whose sieve is not empty, each with its keys."""
+    keys = {t: sieve(text, t) for t in range(len(text))}
+    return {t: found for t, found in keys.items() if found}
+
+
+def query_bias(row: list[float], keys: list[int], too_many: int = 0) -> float:
+    """beta: the mean attention on the sieve over the mean attention on the whole input."""
+    on_sieve = sum(row[s] for s in keys) / (len(keys) + too_many)
+    on_input = 1 / len(row)  # a row sums to 1
+    return on_sieve / on_input
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else nan
+
+
+def sieve_bias(weights: Maps, text: Text, sieve: Sieve) -> NDArray[np.float64]:
+    """The mean of beta over the queries whose sieve is not empty."""
+    asked = asked_by(text, sieve)
+    values = [
+        _mean([query_bias(head[t], keys) for t, keys in asked.items()]) for head in weights.tolist()
+    ]
+    return np.array(values)
+
+
+def local_bias_of_the_authors(weights: Maps, text: Text) -> NDArray[np.float64]:
+    """Pande's code counts one key too many for the last two pieces."""
+    n, asked = len(text), asked_by(text, SIEVES["local"])
+    values = []
+    for head in weights.tolist():
+        betas = [query_bias(head[t], keys, int(t >= n - 2)) for t, keys in asked.items()]
+        values.append(_mean(betas))
+    return np.array(values)
+
+
+def block_bias_of_the_authors(weights: Maps, text: Text) -> NDArray[np.float64]:
+    """Pande's code multiplies beta with the entropy of the row."""
+    asked = asked_by(text, _block_of_the_authors)
+    values = []
+    for head in weights.tolist():
+        scores = [query_bias(head[t], keys) * row_entropy(head[t]) for t, keys in asked.items()]
+        values.append(_mean(scores))
+    return np.array(values)
+
+
+def dependents(text: Text, sieve: Sieve) -> dict[int, list[int]]:
+    """The words that are asked, each with its pieces."""
+    words: dict[int, list[int]] = {}
+    for t in asked_by(text, sieve):
+        words.setdefault(text.word[t], []).append(t)
+    return words
+
+
+def bias_by_word(weights: Maps, text: Text, sieve: Sieve) -> NDArray[np.float64]:
+    """Pande's code takes the mean over the pieces of a dependent, then over the dependents."""
+    asked, words = asked_by(text, sieve), dependents(text, sieve)
+    values = []
+    for head in weights.tolist():
+        by_word = [_mean([query_bias(head[t], asked[t]) for t in word]) for word in words.values()]
+        values.append(_mean(by_word))
+    return np.array(values)
+
+
+def _biases() -> Iterator[tuple[str, Oracle, Counts]]:
+    for role, sieve in SIEVES.items():
+        yield (
+            f"bias_{role}",
+            lambda weights, text, sieve=sieve: sieve_bias(weights, text, sieve),
+            lambda text, sieve=sieve: len(asked_by(text, sieve)),
+        )
+    yield "bias_local@authors", local_bias_of_the_authors, len
+    yield (
+        "bias_block@authors",
+        block_bias_of_the_authors,
+        lambda text: len(asked_by(text, _block_of_the_authors)),
+    )
+    for role, sieve in SYNTACTIC.items():
+        yield (
+            f"bias_{role}@authors",
+            lambda weights, text, sieve=sieve: bias_by_word(weights, text, sieve),
+            lambda text, sieve=sieve: len(dependents(text, sieve)),
+        )
+
+
 # --- the tables ----------------------------------------------------------------------------------
 
 
@@ -233,6 +383,7 @@ def _oracles() -> Iterator[tuple[str, Oracle, Counts]]:
     yield "column_peak", column_peak, lambda text: 1
     yield "js_divergence", js_divergence, len
     yield "js_divergence@authors", lambda weights, text: js_divergence(weights, text, 1e-3), len
+    yield from _biases()
 
 
 _TABLE = tuple(_oracles())

@@ -54,11 +54,12 @@ def outputs(path: Path) -> list[dict]:
 def test_every_edition_loads_and_fits_its_notebooks(name: str) -> None:
     edition = editions.load_edition(name)
     assert edition.minutes > 0
+    read = set()
     for chapter in edition.chapters:
         given = editions.chapter_parameters(edition, chapter)
         assert given["model"] == edition.models["main"]
-        plain = given.get("corpus") or given["wiki_corpus"]
-        assert plain in edition.corpora.values()
+        read |= {given[name] for name in ("corpus", "wiki_corpus") if name in given}
+    assert read == {edition.corpora["wiki"]}
 
 
 def changed(tmp_path: Path, **changes: object) -> Path:
@@ -290,6 +291,13 @@ def test_a_path_is_taken_from_where_the_command_was_typed(
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
+def _declares_a_sieve(node: ast.AST) -> bool:
+    """Three lines that a reader is meant to imitate."""
+    if not isinstance(node, ast.FunctionDef) or len(node.body) != 1:
+        return False
+    return [ast.unparse(one).split("(")[0] for one in node.decorator_list] == ["sieve"]
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebooks_are_thin(path: Path) -> None:
     cells = nbformat.read(path, as_version=4).cells
@@ -301,7 +309,8 @@ def test_notebooks_are_thin(path: Path) -> None:
         assert lists or len(cell.source.splitlines()) <= 13, cell.source
         tree = ast.parse(cell.source)
         heavy = (ast.FunctionDef, ast.ClassDef, ast.For, ast.While, ast.Lambda)
-        assert not [node for node in ast.walk(tree) if isinstance(node, heavy)], cell.source
+        found = [node for node in ast.walk(tree) if isinstance(node, heavy)]
+        assert not [node for node in found if not _declares_a_sieve(node)], cell.source
         for word in ("print(", "figsize", "color=", "plt.", "open(", "Path("):
             assert word not in cell.source
 

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import torch
 from maps import (
+    NONE_IS_MINUS_ONE,
+    Arcs,
     attention_of,
     cropped,
     in_dtype,
@@ -24,7 +26,7 @@ from maps import (
     threads,
     with_heads,
 )
-from oracles import ORACLES, RELATIONS, Text
+from oracles import ORACLES, RELATIONS, SIEVES, Text
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -58,9 +60,9 @@ def one_thread() -> Iterator[None]:
 
 
 def same(found: Tensor, wanted: Tensor, tolerance: float = 1e-6) -> None:
-    """Equal but for rounding; NaN equals NaN only."""
+    """Equal but for rounding, which grows with a number above 1; NaN equals NaN only."""
     torch.testing.assert_close(
-        found.double(), wanted.double(), rtol=0, atol=tolerance, equal_nan=True
+        found.double(), wanted.double(), rtol=min(tolerance, 1e-6), atol=tolerance, equal_nan=True
     )
 
 
@@ -146,9 +148,8 @@ def test_memory_layout_does_not_matter(key: str) -> None:
 def evaluated(bound: float | str, n_key: int) -> float:
     """A declared bound as a number; expressions may use n_key and log."""
     if isinstance(bound, str):
-        name, _, argument = bound.partition(" ")
-        assert (name, argument) == ("log", "n_key"), f"no way to evaluate the bound '{bound}'"
-        return log(n_key)
+        assert bound in ("n_key", "log n_key"), f"no way to evaluate the bound '{bound}'"
+        return n_key if bound == "n_key" else log(n_key)
     return float(bound)
 
 
@@ -167,10 +168,41 @@ def test_declared_bounds_hold(key: str) -> None:
 LONG = "[CLS] " + "a ##b , c . " * 5 + "[SEP] " + "d . e ##f , " * 5 + "[SEP]"
 
 
+def repeated_arcs(n_words: int) -> Arcs:
+    """A tree over many words that has every label of a sieve; word 2 of each five is a root."""
+    labels = {0: "nsubj", 1: "obj", 3: "amod", 4: "advmod"}
+    return {w: (w - w % 5 + 2, labels[w % 5]) for w in range(n_words) if w % 5 != 2}
+
+
+FULL_SIEVE: dict[str, Text] = {
+    "bias_local": text_of("a"),
+    "bias_previous_local": text_of("a b"),
+    "bias_next_local": text_of("a b"),
+    "bias_block": text_of("[CLS] a [SEP] b [SEP]"),
+    "bias_cls": text_of("[CLS] a b [SEP]"),
+    "bias_sep": text_of("[CLS] a b [SEP]"),
+    "bias_delimiter": text_of("a b [SEP]"),
+} | {
+    f"bias_{role}": text_of("[CLS] a b ##c [SEP]", {1: (0, label)})
+    for role, label in {
+        **{"nsubj": "nsubj", "dobj": "obj", "amod": "amod", "advmod": "advmod"},
+        "syntactic": "nsubj",
+    }.items()
+}
+"""A bias can be n only where each asked query has just one key to look at."""
+
+
+def relation_or_sieve(key: str) -> Callable[[Text, int, int], bool] | None:
+    """Which pairs a metric weighs, if it weighs pairs."""
+    name = key.partition("@")[0]
+    sieve = SIEVES.get(name.removeprefix("bias_"))
+    return RELATIONS.get(name) if sieve is None else lambda text, q, k: k in sieve(text, q)
+
+
 def extreme_heads(key: str, text: Text) -> Tensor:
     """Heads that have as much, and as little, of what a metric measures as is possible."""
     n, rows = len(text), torch.eye(len(text))
-    holds = RELATIONS.get(key.partition("@")[0])
+    holds = relation_or_sieve(key)
     if holds is None:
         return torch.stack([rows, rows.roll(1, dims=1), rows[0].expand(n, n), head("uniform", n)])
     having = [[k for k in range(n) if holds(text, q, k)] for q in range(n)]
@@ -186,10 +218,20 @@ def extreme_heads(key: str, text: Text) -> Tensor:
 @every_metric
 def test_declared_bounds_are_reached(key: str) -> None:
     """A bound that no head can reach says nothing; smoothed rows only come near."""
-    text = text_of(LONG)
-    n = len(text)
+    text = text_of(LONG, repeated_arcs(35))
     value = METRICS[key](attention_of(extreme_heads(key, text)[None], text)).value
+    name = key.partition("@")[0]
+    if name in FULL_SIEVE:
+        assert float(value.min()) == 0
+        text = FULL_SIEVE[name]
+        value = METRICS[key](attention_of(extreme_heads(key, text)[None], text)).value
+        value = torch.cat([value, torch.zeros_like(value)])
+    n = len(text)
     low, high = (evaluated(bound, n) for bound in METRICS[key].bounds)
+    if key == "bias_local@authors":
+        high = n / 2  # the divisor is one too large
+    if key == "bias_block@authors":
+        high = 0  # what looks at one key alone has no entropy to be multiplied with
     if key == "column_peak":
         low = 1 / n  # the largest of n shares is 1/n at least
     if key in ("mass_to_earlier", "mass_to_later", "mass_to_previous", "mass_to_next"):
@@ -251,7 +293,7 @@ def test_double_precision_stays_double(key: str) -> None:
 @every_metric
 def test_rounding_does_not_grow_with_the_text(key: str) -> None:
     """Single against double precision on 300 pieces, with logits as far apart as BERT's."""
-    text = text_of("[CLS] " + "a ##b , c . " * 59 + "[SEP] d ##e [SEP]")
+    text = text_of("[CLS] " + "a ##b , c . " * 59 + "[SEP] d ##e [SEP]", repeated_arcs(237))
     generator = torch.Generator().manual_seed(3)
     scores = 4 * torch.randn(1, 3, len(text), len(text), generator=generator) - 5
     batch = attention_of(scores, text).batch
@@ -267,7 +309,7 @@ def test_rounding_of_the_matrix_product(others: int) -> None:
     generator = torch.Generator().manual_seed(3)
     scores = 4 * torch.randn(1, 12, len(text), len(text), generator=generator) - 5
     attention = attention_of(scores, text)
-    relations = [metric for metric in METRICS.values() if metric.relation is not None]
+    relations = [metric for metric in METRICS.values() if metric.linear]
     chosen = [METRICS["mass_to_same_segment"], *relations[:others]]
     weights = scores.softmax(-1)
     selectors = Selectors(attention.batch, chosen)
@@ -297,13 +339,26 @@ UNDEFINED = {
     "mass_to_previous@having": "a",
     "mass_to_next@having": "a",
     "mass_to_comma@having": "[CLS] a b ##c [SEP]",
+    "bias_previous_local": "a",
+    "bias_next_local": "a",
+    "bias_block": "[CLS] a b ##c [SEP] [SEP]",
+    "bias_block@authors": "[CLS] a b ##c [SEP] [SEP]",
+    "bias_cls": "a b ##c [SEP]",
+    "bias_sep": "[CLS] a b ##c",
+    "bias_delimiter": "a b ##c",
+    **{
+        f"bias_{role}{variant}": "[CLS] a b ##c [SEP]"
+        for role in ("nsubj", "dobj", "amod", "advmod", "syntactic")
+        for variant in ("", "@authors")
+    },
 }
 """Metrics, and a text in which nobody can be asked."""
 
 
 @pytest.mark.parametrize("key", UNDEFINED)
 def test_undefined_is_nan_with_weight_zero(key: str) -> None:
-    text, other = text_of(UNDEFINED[key]), text_of("[CLS] a ##b , c . [SEP] d [SEP]")
+    text = text_of(UNDEFINED[key])
+    other = text_of("[CLS] a ##b , c . [SEP] d [SEP]", repeated_arcs(5))
     weights = torch.rand(1, 3, len(text), len(text)).softmax(-1)
     partial = METRICS[key](attention_of(weights, text))
     assert partial.value.isnan().all()
@@ -320,7 +375,7 @@ def test_row_of_padding_only_is_undefined(key: str) -> None:
     emptied = batch._map(Tensor.clone, batch.index)
     for name, tensor in tensors_of(Attention(attention.weights, emptied)).items():
         if name not in ("weights", "ids"):
-            tensor[0] = -1 if name in ("segment", "word", "sentence") else False
+            tensor[0] = -1 if name in NONE_IS_MINUS_ONE else False
     found, wanted = METRICS[key](Attention(attention.weights, emptied)), METRICS[key](attention)
     assert not found.spread_weight()[0].any()
     assert found.value[0].isnan().all()
@@ -373,7 +428,7 @@ def test_nothing_lands_on_the_cpu(key: str, elsewhere: Attention) -> None:
 
 
 def test_nothing_of_the_relations_lands_on_the_cpu(elsewhere: Attention) -> None:
-    chosen = [METRICS[key] for key in KEYS if METRICS[key].relation is not None]
+    chosen = [METRICS[key] for key in KEYS if METRICS[key].linear]
     assert strays(lambda: Selectors(elsewhere.batch, chosen).masses(elsewhere)) == []
 
 

@@ -16,6 +16,7 @@ from attnlib.errors import UnknownName
 from attnlib.metric import METRICS as IMPORTED
 from attnlib.metric import Metric, Partial, Registry
 from attnlib.relations import RELATIONS
+from attnlib.sieves import SIEVES
 from attnlib.stream import METRICS
 
 PAPERS = ("clark2019", "kovaleva2019", "guan2020", "pande2021")
@@ -139,7 +140,7 @@ def test_record_says_what_is_measured(key: str) -> None:
 def test_record_has_a_formula(key: str) -> None:
     metric = METRICS[key]
     if metric.relation is not None:
-        assert metric.relation in RELATIONS.values()
+        assert metric.relation in (*RELATIONS.values(), *SIEVES.values())
         return
     assert ".. math::" in (metric.kernel.__doc__ or "")
 
@@ -161,7 +162,7 @@ def test_record_is_consistent(key: str) -> None:
     assert metric.better in (None, "higher", "lower")
     low, high = metric.bounds
     assert isinstance(low, int | float)
-    assert high == "log n_key" or (isinstance(high, int | float) and low < high)
+    assert high in ("log n_key", "n_key") or (isinstance(high, int | float) and low < high)
 
 
 @every_metric
@@ -173,8 +174,11 @@ def test_declared_axes_are_the_shape_of_the_result(key: str) -> None:
 
 
 def test_every_relation_is_measured() -> None:
-    measured = [m.relation.key for m in METRICS.values() if m.relation is not None]
-    assert measured == list(RELATIONS)
+    found = [m for m in METRICS.values() if m.relation is not None]
+    biases = [m.relation.key for m in found if m.key.startswith("bias_")]
+    assert biases == list(SIEVES)
+    masses = [m.relation.key for m in found if not m.key.startswith("bias_")]
+    assert masses == list(RELATIONS)
 
 
 def test_sources_are_papers_of_the_book() -> None:

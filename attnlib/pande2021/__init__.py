@@ -1,0 +1,76 @@
+"""The experiments of Pande et al. 2021, "The heads hypothesis": what each measures and finds.
+
+Every experiment takes an encoder and corpora, or tables of earlier ones, and returns what it found:
+a tidy table, the numbers that the claims in papers/pande2021.yaml ask for, and plain facts.
+"""
+
+from attnlib.pande2021.beside import authors_beside
+from attnlib.pande2021.disagreements import disagreements, threshold_curves
+from attnlib.pande2021.draws import bias_changes, number_draws
+from attnlib.pande2021.newroles import NEW, new_sieves
+from attnlib.pande2021.overview import changes_overview, numbers_overview
+from attnlib.pande2021.plans import Plan, over_tasks, task_plans, tuned_model
+from attnlib.pande2021.portraits import sieve_panels
+from attnlib.pande2021.rows import (
+    beside_correlations,
+    ceiling_rows,
+    change_rows,
+    control_quotes,
+    effect_rows,
+    example_rows,
+    fullest,
+    judged_roles,
+    layer_change_rows,
+    new_role_rows,
+    overview_quotes,
+    spread_rows,
+)
+from attnlib.pande2021.scoring import (
+    decisions,
+    random_heads,
+    role_moments,
+    score_examples,
+    score_spread,
+)
+from attnlib.pande2021.tuning import tuning, tuning_caption, tuning_overview, tuning_rows
+from attnlib.pande2021.twins import delimiter_twins, twin_quotes
+
+__all__ = [
+    "NEW",
+    "Plan",
+    "authors_beside",
+    "beside_correlations",
+    "bias_changes",
+    "ceiling_rows",
+    "change_rows",
+    "changes_overview",
+    "control_quotes",
+    "decisions",
+    "delimiter_twins",
+    "disagreements",
+    "effect_rows",
+    "example_rows",
+    "fullest",
+    "judged_roles",
+    "layer_change_rows",
+    "new_role_rows",
+    "new_sieves",
+    "number_draws",
+    "numbers_overview",
+    "over_tasks",
+    "overview_quotes",
+    "random_heads",
+    "role_moments",
+    "score_examples",
+    "score_spread",
+    "sieve_panels",
+    "spread_rows",
+    "task_plans",
+    "threshold_curves",
+    "tuned_model",
+    "tuning",
+    "tuning_caption",
+    "tuning_overview",
+    "tuning_rows",
+    "twin_quotes",
+]

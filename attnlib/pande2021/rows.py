@@ -1,0 +1,158 @@
+"""The tables behind the chapter's figures, and the numbers its text quotes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from attnlib.pande2021.numbers import BLOCK
+from attnlib.pande2021.overview import finding
+from attnlib.results import Found
+from attnlib.roles import THRESHOLD, role_tests
+from attnlib.sieves import COARSE, SIEVES
+from attnlib.stats import estimate
+
+POOLED = "all"
+
+
+def judged_roles(found: Mapping[str, Found], threshold: float = THRESHOLD) -> pd.DataFrame:
+    """The tests of all tasks, with the block role as the authors score it.
+
+    By the printed formula no head can have that role at a threshold of 3. Corrections are over the
+    tests of all tasks together.
+    """
+    parts = []
+    for one in found.values():
+        table = one.table[one.table["role"].isin((*SIEVES, BLOCK)) & (one.table["role"] != "block")]
+        parts.append(table.replace({"role": {BLOCK: "block"}}))
+    return role_tests(pd.concat(parts, ignore_index=True), threshold=threshold)
+
+
+def example_rows(found: Found) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Fig. 2: the scores of each example head under a label, and their mean and median."""
+    labels = {
+        kind: f"{rows['layer'].iloc[0]}-{rows['head'].iloc[0]}, {rows['role'].iloc[0]} ({kind})"
+        for kind, rows in found.table.groupby("kind", sort=False)
+    }
+    table = found.table.assign(label=found.table["kind"].map(labels))[["label", "score", "role"]]
+    stats = []
+    for label, rows in table.groupby("label", sort=False):
+        values = rows["score"].to_numpy(float)
+        ends = estimate(values, np.ones_like(values))
+        told = {"label": label, "mean": float(ends.mean), "median": float(np.median(values))}
+        stats.append({**told, "low": float(ends.low), "high": float(ends.high)})
+    return table, pd.DataFrame(stats)
+
+
+def fullest(found: Mapping[str, Found]) -> str:
+    """The task that shows most kinds of heads in Fig. 2."""
+    return max(found, key=lambda task: found[task].table["kind"].nunique())
+
+
+def spread_rows(found: Mapping[str, Found]) -> pd.DataFrame:
+    """Fig. 3a: the distribution over all tasks by role, and of all coarse roles together.
+
+    Each task and role counts alike: the quantiles of all are laid together.
+    """
+    everything = pd.concat([one.table for one in found.values()], ignore_index=True)
+    coarse = everything[everything["role"].isin(COARSE)]
+    parts = []
+    for role, rows in [(POOLED, coarse), *coarse.groupby("role", sort=False)]:
+        score = np.sort(rows["score"].to_numpy())[:: max(1, len(rows) // 200)]
+        share = np.linspace(0, 1, len(score))
+        parts.append(pd.DataFrame({"role": role, "score": score, "share": share}))
+    return pd.concat(parts, ignore_index=True)
+
+
+def change_rows(found: Found, roles: Sequence[str] = COARSE) -> pd.DataFrame:
+    """Fig. 6: some roles of every task."""
+    table = found.table
+    rows = table[table["role"].isin(roles) & (table["task"] != POOLED)]
+    return rows.reset_index(drop=True)
+
+
+def layer_change_rows(found: Mapping[str, Found], roles: Sequence[str] = COARSE) -> pd.DataFrame:
+    """The change of every layer with its interval: task, role, layer, change, low, high."""
+    rows = []
+    for task, one in found.items():
+        for (role, layer), group in one.table.groupby(["role", "layer"], sort=False):
+            if role in roles:
+                change = finding(group.sort_values("draw")["change"].to_numpy(float))
+                ends = {"change": change.value, "low": change.low, "high": change.high}
+                rows.append({"task": task, "role": role, "layer": int(layer), **ends})
+    return pd.DataFrame(rows)
+
+
+def ceiling_rows(found: Mapping[str, Found], threshold: float = THRESHOLD) -> pd.DataFrame:
+    """For every role: the highest possible score, ours, and whether the threshold can be passed."""
+    rows = []
+    for role in SIEVES:
+        tops = [one.facts["ceilings"].get(role) for one in found.values()]
+        known = [top for top in tops if top is not None and not math.isnan(top)]
+        best = [one.table.loc[one.table["role"] == role, "bias"].max() for one in found.values()]
+        if known:
+            top = float(np.mean(known))
+            found_best = float(np.nanmax(best))
+            rows.append(
+                (role, top, found_best, threshold / top, "no" if top <= threshold else "yes")
+            )
+    columns = ["role", "perfect head", "best head", "threshold / perfect", "can be passed"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def new_role_rows(found: Mapping[str, Found], roles: Sequence[str]) -> pd.DataFrame:
+    """The roles of our own: heads that have them, the strongest head, inputs that define them."""
+    rows = []
+    for task, one in found.items():
+        tests = role_tests(one.table[one.table["role"].isin(roles)])
+        for role, part in tests.groupby("role", sort=False):
+            n = int(part["n"].max())
+            told = {"role": role, "task": task, "inputs": n, "heads": int(part["assigned"].sum())}
+            if part["bias"].notna().any():
+                best = part.loc[part["bias"].idxmax()]
+                told |= {"strongest": f"{best['layer']}-{best['head']}", "bias": best["bias"]}
+            rows.append(told)
+    return pd.DataFrame(rows)
+
+
+def control_quotes(tests: pd.DataFrame) -> dict[str, Any]:
+    """How many roles are assigned, and how many stay after each correction."""
+    known = tests[tests["p"].notna()]
+    pairs = known["assigned"]
+    return {
+        "n_tests": len(known),
+        "n_assigned": int(pairs.sum()),
+        "n_bh": int((known["q"] < 0.05).sum()),
+        "n_holm": int((known["holm"] < 0.05).sum()),
+        "median_effect": float(known.loc[pairs, "effect"].median()),
+        "median_needed": float(known["needed"].median()),
+        "small_effects": int((known.loc[pairs, "effect"] < 0.2).sum()),
+    }
+
+
+def beside_correlations(found: Found) -> pd.DataFrame:
+    """One row per role and task: rho and its permutation p."""
+    keep = ["role", "task", "rho", "p"]
+    return found.table[keep].drop_duplicates().reset_index(drop=True)
+
+
+def effect_rows(found: Found) -> pd.DataFrame:
+    """What each difference between the paper and the code does, as a table of both ways."""
+    rows = []
+    for one in found.table.itertuples(index=False):
+        role = f"{one.role}, {one.what}"
+        if one.what == "score":
+            pair = (one.paper_bias, one.authors_bias)
+            rows.append((f"{one.role}: mean score", "times even", *pair))
+            role = one.role
+        rows.append((f"{role}: heads with the role", "heads", one.paper_heads, one.authors_heads))
+    return pd.DataFrame(rows, columns=["what", "unit", "paper_way", "authors_way"])
+
+
+def overview_quotes(found: Found) -> dict[str, Any]:
+    """The numbers of the text that are means over tasks, under names that can be quoted."""
+    return {name.replace(".", "_"): one.value for name, one in found.findings.items()}
