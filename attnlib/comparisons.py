@@ -92,6 +92,7 @@ def labelled_scores(
     label: str = "label",
     value: str = "value",
     group: str | None = None,
+    beside: str = "the paper",
     caption: str | None = None,
 ) -> Drawing:
     """Named scores with intervals, one below the other; one panel per group (Tables 2 and 3).
@@ -99,6 +100,7 @@ def labelled_scores(
     table  columns `label` and `value`, low, high, and `group` if there is one, in the order to show
     paper  the paper's value of a label, or of (label, group); a label of the paper's alone
            gets a row of its own at the end
+    beside  what the hollow marks are, if not the paper's values
     """
     need(table, label, value, "low", "high", *([group] if group else []))
     groups = list(dict.fromkeys(table[group])) if group else [""]
@@ -116,22 +118,24 @@ def labelled_scores(
             part = part.drop_duplicates(label).set_index(label)[[value, "low", "high"]]
             part = part.reindex(labels).astype(float)
             known = [theirs.get((one, name), math.nan) for one in labels]
-            _score_marks(panel, part.to_numpy(), np.array(known))
+            _score_marks(panel, part.to_numpy(), np.array(known), beside)
             first = panel is np.atleast_1d(panels)[0]
             _row_axis(panel, labels if first else None, "" if group else unit, span)
             panel.set_title(name, fontsize=9)
             if group:
                 panel.xaxis.set_major_locator(MaxNLocator(2))
             else:
-                _score_texts(panel, part.to_numpy(), np.array(known))
+                _score_texts(panel, part.to_numpy(), np.array(known), beside)
         if group:
             figure.supxlabel(unit, fontsize=9)
         if theirs:
             handles = np.atleast_1d(panels)[0].get_legend_handles_labels()
             figure.legend(*handles, loc="outside upper left", ncols=2, fontsize=7.5, **style.TIGHT)
     shown = table[table[group] == groups[0]] if group else table
+    digits = 0 if unit in _SCALES else 2
     spoken = ", ".join(
-        f"{row[label]} {row[value]:.0f}{_paper_words(theirs.get((row[label], groups[0])))}"
+        f"{row[label]} {row[value]:.{digits}f}"
+        f"{_paper_words(theirs.get((row[label], groups[0])), digits, beside)}"
         for _, row in shown[shown[value].notna()].iterrows()
     )
     within = f" ({groups[0]})" if group else ""
@@ -217,27 +221,28 @@ def _relation_columns(panel: Axes, rows: pd.DataFrame) -> None:
         panel.annotate(f"{int(row['n']):,}", (1.31, place), ha="right", alpha=0.75, **side)
 
 
-def _paper_words(value: Any) -> str:
-    return "" if value is None or math.isnan(float(value)) else f" (paper {float(value):.0f})"
+def _paper_words(value: Any, digits: int = 0, beside: str = "the paper") -> str:
+    known = value is not None and not math.isnan(float(value))
+    return f" ({beside.removeprefix('the ')} {float(value):.{digits}f})" if known else ""
 
 
-def _score_marks(panel: Axes, ours: np.ndarray, theirs: np.ndarray) -> None:
+def _score_marks(panel: Axes, ours: np.ndarray, theirs: np.ndarray, beside: str) -> None:
     """ours (row, 3) = value, low, high; theirs (row,), NaN where the paper has none."""
     places = np.arange(len(ours))
     panel.hlines(places, ours[:, 1], ours[:, 2], color=OURS, lw=2.4, alpha=0.5)
     dot: Any = {"ls": "none", "marker": "o", "ms": 6, "mew": 0, "color": OURS}
     panel.plot(ours[:, 0], places, label="ours", clip_on=False, **dot)
-    panel.plot(theirs, places, label="the paper", clip_on=False, **HOLLOW)
+    panel.plot(theirs, places, label=beside, clip_on=False, **HOLLOW)
 
 
-def _score_texts(panel: Axes, ours: np.ndarray, theirs: np.ndarray) -> None:
+def _score_texts(panel: Axes, ours: np.ndarray, theirs: np.ndarray, beside: str) -> None:
     """The numbers in two columns to the right of the axis; the paper's only if it has any."""
     side: Any = {"xycoords": panel.get_yaxis_transform(), "textcoords": "offset points"}
     side |= {"va": "center_baseline", "ha": "left", "annotation_clip": False, "fontsize": 8}
     columns = [(10, "ours", [_with_interval(*row) for row in ours])]
     if np.isfinite(theirs).any():
         told = ["" if math.isnan(value) else f"{value:g}" for value in theirs]
-        columns.append((112, "the paper", told))
+        columns.append((112, beside, told))
     for x, name, texts in columns:
         panel.annotate(name, (1.0, -0.85), xytext=(x, 0), alpha=0.65, **side)
         for place, text in enumerate(texts):
@@ -247,4 +252,6 @@ def _score_texts(panel: Axes, ours: np.ndarray, theirs: np.ndarray) -> None:
 def _with_interval(value: float, low: float, high: float) -> str:
     if math.isnan(value):
         return ""
-    return f"{value:.1f}" + ("" if math.isnan(low) else f" [{low:.1f}, {high:.1f}]")
+    digits = 1 if abs(value) > 1 else 2  # a share needs one more than a percentage
+    ends = "" if math.isnan(low) else f" [{low:.{digits}f}, {high:.{digits}f}]"
+    return f"{value:.{digits}f}{ends}"

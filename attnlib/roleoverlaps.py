@@ -22,8 +22,7 @@ from matplotlib.path import Path
 from attnlib import style
 from attnlib.drawing import Drawing, need
 from attnlib.errors import BadValue, UnknownName, did_you_mean
-
-COARSE = ("local", "block", "delimiter", "syntactic")
+from attnlib.sieves import COARSE
 
 # Places in a cell, row by row. Each coarse role is one compact shape: local a pair above, the
 # delimiters a pair at the left, syntax a square, block the corner that is left.

@@ -22,7 +22,7 @@ ORDER = (
     *("maskedlm", "headfit", "importance", "clusters"),
     *("roles", "glue", "training", "finetune"),
     *("style", "drawing", "figures", "diagrams", "comparisons", "headmaps", "pagetables"),
-    *("roleoverlaps", "rolefigures"),
+    *("roleoverlaps", "rolefigures", "rolechanges"),
     *("results", "clark2019", "pande2021", "chapter"),
     *("pages", "runs", "ledger", "vendor", "site", "editions", "cli"),
 )

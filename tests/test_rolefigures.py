@@ -21,11 +21,9 @@ from matplotlib.text import Text
 from attnlib import style
 from attnlib.drawing import Drawing
 from attnlib.errors import BadValue, UnknownName
+from attnlib.rolechanges import bias_change_by_layer, bias_changes, layer_profiles_beside
 from attnlib.rolefigures import (
-    bias_change_by_layer,
-    bias_changes,
     decision_sizes,
-    layer_profiles_beside,
     score_distributions,
     scores_and_p_values,
     threshold_curves,

@@ -13,9 +13,11 @@ from attnlib.pande2021.plans import Plan, over_tasks, task_plans, tuned_model
 from attnlib.pande2021.portraits import sieve_panels
 from attnlib.pande2021.rows import (
     beside_correlations,
+    block_quotes,
     ceiling_rows,
     change_rows,
     control_quotes,
+    curve_quotes,
     effect_rows,
     example_rows,
     fullest,
@@ -23,6 +25,7 @@ from attnlib.pande2021.rows import (
     layer_change_rows,
     new_role_rows,
     overview_quotes,
+    spearman_inputs,
     spread_rows,
 )
 from attnlib.pande2021.scoring import (
@@ -41,10 +44,12 @@ __all__ = [
     "authors_beside",
     "beside_correlations",
     "bias_changes",
+    "block_quotes",
     "ceiling_rows",
     "change_rows",
     "changes_overview",
     "control_quotes",
+    "curve_quotes",
     "decisions",
     "delimiter_twins",
     "disagreements",
@@ -64,6 +69,7 @@ __all__ = [
     "score_examples",
     "score_spread",
     "sieve_panels",
+    "spearman_inputs",
     "spread_rows",
     "task_plans",
     "threshold_curves",

@@ -25,6 +25,7 @@ ROLES = {
     "syn_nsubj": "nsubj",
     "syn_dobj": "dobj",
     "syn_amod": "amod",
+    "syn_advmod": "advmod",
     "syn_all": "syntactic",
 }
 """The authors' names for the roles of their heat maps, and ours."""

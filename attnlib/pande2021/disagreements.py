@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from attnlib.pande2021.numbers import BLOCK
 from attnlib.pande2021.scoring import AS_AUTHORS
 from attnlib.results import Found
 from attnlib.roles import AUTHORS, THRESHOLD, role_tests
@@ -65,10 +66,12 @@ def _defined(table: pd.DataFrame, role: str) -> bool:
 def threshold_curves(*moments: pd.DataFrame, tasks: Sequence[str]) -> Found:
     """Heads with each role at thresholds from 1.5 to 6, uncorrected and corrected.
 
+    Block is scored as the authors do.
     table  threshold, role ("total" is all), assigned, assigned_bh, assigned_holm, heads (the
            tests), undecided; summed over tasks, corrected over all tests at a threshold
     """
     everything = pd.concat([table.assign(task=t) for table, t in zip(moments, tasks, strict=True)])
+    everything = everything[everything["role"] != "block"].replace({"role": {BLOCK: "block"}})
     everything = everything[everything["role"].isin(SIEVES) & everything["bias"].notna()]
     rows = []
     for threshold in THRESHOLDS:

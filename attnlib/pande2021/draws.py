@@ -49,13 +49,15 @@ def number_draws(
         str(role): rows["skew"].to_numpy().reshape(found.values[role].shape[1:])
         for role, rows in moments(found, seed=seed).groupby("role", sort=False)
     }
+    # Third moments are not drawn again: the share of skewed pairs has no interval.
+    unknown = {role: np.full_like(grid, np.nan) for role, grid in skew.items()}
     asked = [~np.isnan(found.values[role]).any((1, 2)) for role in ALWAYS]
     rows = []
     for draw, counts in enumerate(_counts(found.n_inputs, seed)):
         mean, p = _tests(found, counts, threshold)
         assigned = {role: grid < ALPHA for role, grid in p.items()}
         defined = float(np.average(np.logical_and.reduce(asked), weights=counts))
-        numbers = role_numbers(assigned, mean, p, skew, threshold)
+        numbers = role_numbers(assigned, mean, p, unknown if draw else skew, threshold)
         rows.append({"draw": draw, "sieves.defined_share": defined, **numbers})
     return Found(pd.DataFrame(rows), facts={"inputs": found.n_inputs, "task": task})
 

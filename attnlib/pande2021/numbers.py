@@ -14,6 +14,7 @@ from attnlib.roles import AUTHORS
 from attnlib.sieves import COARSE, DEPENDENCIES, FINE, SIEVES
 
 BLOCK = f"block{AUTHORS}"
+COARSE_AS_JUDGED = tuple(BLOCK if role == "block" else role for role in COARSE)
 Grids = Mapping[str, np.ndarray]
 """Role -> (layer, head)."""
 
@@ -21,8 +22,9 @@ Grids = Mapping[str, np.ndarray]
 def role_numbers(assigned: Grids, bias: Grids, p: Grids, skew: Grids, threshold: float) -> dict:
     """All numbers of one task; NaN where nothing is there to count.
 
-    Block heads are those of the authors' score (with the printed one there can be none), except
-    in `block.heads`. Depths are shares of the number of layers, so any model can be asked.
+    Block heads are those of the authors' score (with the printed one there can be none);
+    `score.mean`, `skew.share`, `average_only.count` and `block.heads` use the printed one.
+    Depths are shares of the number of layers, so any model can be asked.
     """
     has = {role: np.asarray(grid, bool) for role, grid in assigned.items()}
     pair = bool(np.isfinite(bias["block"]).any())
@@ -40,7 +42,7 @@ def role_numbers(assigned: Grids, bias: Grids, p: Grids, skew: Grids, threshold:
     blocks = coarse["block"]
     return {
         "score.mean": _nanmean([bias[role] for role in COARSE]),
-        "p.undecided": undecided_share(np.stack([p[role] for role in COARSE])),
+        "p.undecided": undecided_share(np.stack([p[role] for role in COARSE_AS_JUDGED])),
         "skew.share": _share(np.stack([skew[role] for role in SIEVES]), 0.5),
         "average_only.count": float(
             sum(((bias[role] >= threshold) & ~has[role]).sum() for role in SIEVES)

@@ -70,9 +70,10 @@ def _change_numbers(mean: pd.DataFrame, everything: pd.DataFrame) -> dict[str, F
         nothing = pd.Series(math.nan, index=mean.index)
         return mean.get((role, "final"), nothing).to_numpy(float)
 
-    with np.errstate(divide="ignore", invalid="ignore"):
-        cls_over_sep = np.abs(series("cls")) / np.abs(series("sep"))
     # Sizes are taken task by task: a rise in one task and a fall in another are both changes.
+    final = everything[everything["part"] == "final"]
+    marks = final.assign(change=final["change"].abs()).groupby(["draw", "role"])["change"].mean()
+    mark = marks.unstack("role").sort_index()
     coarse = everything[everything["role"].isin(COARSE)]
     sizes = coarse.assign(change=coarse["change"].abs()).groupby(["draw", "part"])["change"].mean()
     size = sizes.unstack("part").sort_index()
@@ -80,7 +81,7 @@ def _change_numbers(mean: pd.DataFrame, everything: pd.DataFrame) -> dict[str, F
         "change.delimiter.final": finding(series("delimiter")),
         "change.block.final": finding(series("block")),
         "change.delimiter_heads.final": finding(series(HEADS)),
-        "change.cls_over_sep": finding(cls_over_sep),
+        "change.cls_over_sep": finding((mark["cls"] / mark["sep"]).to_numpy(float)),
         "change.initial_over_final": finding((size["initial"] / size["final"]).to_numpy(float)),
         "change.middle_over_final": finding((size["middle"] / size["final"]).to_numpy(float)),
     }

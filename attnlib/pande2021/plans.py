@@ -17,7 +17,16 @@ from attnlib.training import Recipe
 
 LEARNING_RATE = 1e-4
 """The smaller of the two that the paper chose from (sec. 4.1)."""
-KEYS = {"train", "test", "train_limit", "epochs", "learning_rate", "max_steps", "max_length"}
+KEYS = {
+    "train",
+    "test",
+    "train_limit",
+    "epochs",
+    "learning_rate",
+    "max_steps",
+    "max_length",
+    "seed",
+}
 
 
 @dataclass(frozen=True, eq=False)

@@ -88,33 +88,39 @@ def layer_change_rows(found: Mapping[str, Found], roles: Sequence[str] = COARSE)
 
 
 def ceiling_rows(found: Mapping[str, Found], threshold: float = THRESHOLD) -> pd.DataFrame:
-    """For every role: the highest possible score, ours, and whether the threshold can be passed."""
+    """For every role: the highest possible score, ours, and whether the threshold can be passed.
+
+    Of the task in which the best head comes nearest to its ceiling.
+    """
     rows = []
     for role in SIEVES:
-        tops = [one.facts["ceilings"].get(role) for one in found.values()]
-        known = [top for top in tops if top is not None and not math.isnan(top)]
-        best = [one.table.loc[one.table["role"] == role, "bias"].max() for one in found.values()]
+        known = []
+        for one in found.values():
+            top = one.facts["ceilings"].get(role)
+            best = one.table.loc[one.table["role"] == role, "bias"].max()
+            if top is not None and not math.isnan(top):
+                known.append((float(top), float(best)))
         if known:
-            top = float(np.mean(known))
-            found_best = float(np.nanmax(best))
-            rows.append(
-                (role, top, found_best, threshold / top, "no" if top <= threshold else "yes")
-            )
+            top, best = max(known, key=lambda pair: pair[1] / pair[0])
+            rows.append((role, top, best, threshold / top, "no" if top <= threshold else "yes"))
     columns = ["role", "perfect head", "best head", "threshold / perfect", "can be passed"]
     return pd.DataFrame(rows, columns=columns)
 
 
-def new_role_rows(found: Mapping[str, Found], roles: Sequence[str]) -> pd.DataFrame:
+def new_role_rows(
+    found: Mapping[str, Found], roles: Sequence[str], threshold: float = THRESHOLD
+) -> pd.DataFrame:
     """The roles of our own: heads that have them, the strongest head, inputs that define them."""
     rows = []
     for task, one in found.items():
-        tests = role_tests(one.table[one.table["role"].isin(roles)])
+        tests = role_tests(one.table[one.table["role"].isin(roles)], threshold=threshold)
         for role, part in tests.groupby("role", sort=False):
             n = int(part["n"].max())
             told = {"role": role, "task": task, "inputs": n, "heads": int(part["assigned"].sum())}
             if part["bias"].notna().any():
                 best = part.loc[part["bias"].idxmax()]
                 told |= {"strongest": f"{best['layer']}-{best['head']}", "bias": best["bias"]}
+                told["perfect head"] = one.facts["ceilings"].get(role)
             rows.append(told)
     return pd.DataFrame(rows)
 
@@ -123,11 +129,14 @@ def control_quotes(tests: pd.DataFrame) -> dict[str, Any]:
     """How many roles are assigned, and how many stay after each correction."""
     known = tests[tests["p"].notna()]
     pairs = known["assigned"]
+    n_bh, n_holm = (int((known[name] < 0.05).sum()) for name in ("q", "holm"))
     return {
+        "lost_bh": 1 - n_bh / max(int(pairs.sum()), 1),
+        "lost_holm": 1 - n_holm / max(int(pairs.sum()), 1),
         "n_tests": len(known),
         "n_assigned": int(pairs.sum()),
-        "n_bh": int((known["q"] < 0.05).sum()),
-        "n_holm": int((known["holm"] < 0.05).sum()),
+        "n_bh": n_bh,
+        "n_holm": n_holm,
         "median_effect": float(known.loc[pairs, "effect"].median()),
         "median_needed": float(known["needed"].median()),
         "small_effects": int((known.loc[pairs, "effect"] < 0.2).sum()),
@@ -136,8 +145,8 @@ def control_quotes(tests: pd.DataFrame) -> dict[str, Any]:
 
 def beside_correlations(found: Found) -> pd.DataFrame:
     """One row per role and task: rho and its permutation p."""
-    keep = ["role", "task", "rho", "p"]
-    return found.table[keep].drop_duplicates().reset_index(drop=True)
+    table = found.table[["role", "task", "rho", "p"]].drop_duplicates().reset_index(drop=True)
+    return table.assign(low=math.nan, high=math.nan)  # twelve layers have no honest interval
 
 
 def effect_rows(found: Found) -> pd.DataFrame:
@@ -149,8 +158,31 @@ def effect_rows(found: Found) -> pd.DataFrame:
             pair = (one.paper_bias, one.authors_bias)
             rows.append((f"{one.role}: mean score", "times even", *pair))
             role = one.role
-        rows.append((f"{role}: heads with the role", "heads", one.paper_heads, one.authors_heads))
+        counts = f"{role}: heads with the role ({one.changed:g} get or lose it)"
+        rows.append((counts, "heads", one.paper_heads, one.authors_heads))
     return pd.DataFrame(rows, columns=["what", "unit", "paper_way", "authors_way"])
+
+
+def block_quotes(found: Mapping[str, Found], threshold: float = THRESHOLD) -> dict[str, int]:
+    """Block heads by the authors' score, and those of them that look away from their own text."""
+    n_block = n_uneven = 0
+    for one in found.values():
+        tests = role_tests(one.table, threshold=threshold).set_index(["role", "layer", "head"])
+        have = tests.loc[BLOCK, "assigned"]
+        n_block += int(have.sum())
+        n_uneven += int((tests.loc["block", "bias"][have] < 1).sum())
+    return {"n_block": n_block, "n_block_uneven": n_uneven}
+
+
+def curve_quotes(found: Found, thresholds: Sequence[float] = (2, 3, 5)) -> dict[str, float]:
+    """The undecided share of all tests at some thresholds."""
+    total = found.table[found.table["role"] == "total"].set_index("threshold")["undecided"]
+    return {f"undecided_{at:g}": float(total[at]) for at in thresholds}
+
+
+def spearman_inputs(found: Mapping[str, Found]) -> float:
+    """Correlation of local and syntactic scores over all inputs and heads, mean over tasks."""
+    return float(np.mean([one.facts["spearman_inputs"] for one in found.values()]))
 
 
 def overview_quotes(found: Found) -> dict[str, Any]:

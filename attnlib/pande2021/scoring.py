@@ -13,6 +13,7 @@ from attnlib.corpora import Corpus
 from attnlib.hypotheses import decided_by
 from attnlib.models import Encoder, random_twin, weights_digest
 from attnlib.pande2021.newroles import new_sieves
+from attnlib.pande2021.numbers import COARSE_AS_JUDGED
 from attnlib.pande2021.plans import tuned_model
 from attnlib.papers import Finding
 from attnlib.results import Found
@@ -175,8 +176,8 @@ def decisions(
     found = scores_of(train, test, **options, progress=progress)
     sizes = [size for size in SIZES if size < found.n_inputs]
     rows = []
-    for role in COARSE:
-        values = found.values[role]
+    for role, score in zip(COARSE, COARSE_AS_JUDGED, strict=True):
+        values = found.values[score]
         if np.isnan(values).all() or not sizes:
             continue
         agreement = decided_by(values, threshold, sizes, seed=seed)
@@ -199,6 +200,7 @@ def random_heads(
     bias = table["bias"].dropna()
     numbers = {
         "random.mean_bias": Finding(float(bias.mean())),
+        "random.largest_bias": Finding(float(bias.max())),
         "random.mean_distance_from_1": Finding(float((bias - 1).abs().mean())),
     }
     facts = {"inputs": found.n_inputs, "passes": found.n_inputs, "tokens": found.n_tokens}
