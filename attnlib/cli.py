@@ -101,17 +101,23 @@ def metrics(json: Json = False) -> None:
 
 @app.command()
 def relations(json: Json = False) -> None:
-    """List every relation between a query and a key."""
+    """List every relation between a query and a key, and the sieves of roles."""
     from attnlib.relations import RELATIONS
     from attnlib.report import dump
+    from attnlib.sieves import SIEVES
 
     keys = ("key", "what", "asked_of", "positional", "metric_key")
+    rows = [{key: getattr(r, key) for key in keys} for r in RELATIONS.values()]
+    rows += [
+        {key: getattr(s, key) for key in keys} | {"metric_key": f"bias_{role}"}
+        for role, s in SIEVES.items()
+    ]
     if json:
-        print(dump([{key: getattr(r, key) for key in keys} for r in RELATIONS.values()]))
+        print(dump(rows))
         return
     table = Table("relation", "holds for", "asked of", "metric", box=None)
-    for r in RELATIONS.values():
-        table.add_row(r.key, r.what, f"{r.asked_of} query", r.metric_key)
+    for row in rows:
+        table.add_row(row["key"], row["what"], f"{row['asked_of']} query", row["metric_key"])
     console.print(table)
 
 
@@ -418,11 +424,14 @@ def book(
 @app.command()
 def publish(
     edition: Annotated[str, typer.Argument(help="The edition to publish.")] = "standard",
+    only: Annotated[
+        str | None, typer.Option(help="This chapter alone; the others stay as they are.")
+    ] = None,
 ) -> None:
     """Copy the executed chapters of an edition and their results to book/published/."""
     from attnlib.editions import publish as copied
 
-    copied(edition)
+    copied(edition, only=only)
 
 
 @app.command()

@@ -241,7 +241,7 @@ def _score_texts(panel: Axes, ours: np.ndarray, theirs: np.ndarray, beside: str)
     side |= {"va": "center_baseline", "ha": "left", "annotation_clip": False, "fontsize": 8}
     columns = [(10, "ours", [_with_interval(*row) for row in ours])]
     if np.isfinite(theirs).any():
-        told = ["" if math.isnan(value) else f"{value:g}" for value in theirs]
+        told = ["" if math.isnan(value) else f"{value:.3g}" for value in theirs]
         columns.append((112, beside, told))
     for x, name, texts in columns:
         panel.annotate(name, (1.0, -0.85), xytext=(x, 0), alpha=0.65, **side)

@@ -213,7 +213,7 @@ def _title(figure: Figure, head: str, what: Sequence[str], left: float, bottom: 
     for number, line in enumerate(reversed(what)):
         figure.text(left, (bottom + TITLE_LINE * number) / height, line, fontsize=8, **place)
     top = (bottom + TITLE_LINE * len(what) + 0.02) / height
-    figure.text(left, top, f"Head {head}", fontsize=9.5, fontweight="bold", **place)
+    figure.text(left, top, _titled(head), fontsize=9.5, fontweight="bold", **place)
 
 
 def _draw(axis: Axes, panel: Lines, links: pd.DataFrame, accent: str) -> None:
@@ -262,7 +262,12 @@ def _spoken(panel: Lines, shown: pd.DataFrame, number: int, n: int = 3) -> str:
         for _, row in rows.nlargest(n, "weight").iterrows()
     ]
     what = f" ({panel.what})" if panel.what else ""
-    return f"Head {panel.head}{what}: {', '.join(links) or 'no line'}."
+    return f"{_titled(panel.head)}{what}: {', '.join(links) or 'no line'}."
+
+
+def _titled(head: str) -> str:
+    """A head by its number; anything else, such as a role, has its own name."""
+    return f"Head {head}" if head[:1].isdigit() else head
 
 
 def _heads(panels: Sequence[Lines]) -> str:

@@ -186,10 +186,11 @@ def build_book(
     return result
 
 
-def publish(edition: str | Path | Edition, *, say: Say = print) -> Path:
+def publish(edition: str | Path | Edition, *, only: str | None = None, say: Say = print) -> Path:
     """Copy the executed chapters of an edition, and the results behind them, to book/published/.
 
     The folder then holds exactly these: it is committed, and the published book is built from it.
+    With `only`, the other chapters stay as they were published before.
     """
     from attnlib import results  # it brings torch, which no other command of an edition needs
 
@@ -201,8 +202,10 @@ def publish(edition: str | Path | Edition, *, say: Say = print) -> Path:
     executed = root / "_build" / edition.name / "notebooks"
     published = root / "book" / "published"
     data = {}
+    wanted = _wanted(edition, only)
     for chapter in edition.chapters:
-        path = executed / f"{chapter.notebook}.ipynb"
+        folder = executed if chapter.notebook in wanted else published
+        path = folder / f"{chapter.notebook}.ipynb"
         if not path.is_file():
             raise UnknownName(
                 f"chapter '{chapter.notebook}' of {edition.name} was not run here. "

@@ -25,6 +25,9 @@ from attnlib.drawing import Drawing, need
 from attnlib.errors import BadValue
 from attnlib.roleoverlaps import role_look, role_name
 
+LEAST_SCORE = 0.05
+"""Scores below are as good as none: a logarithmic axis would be all about them."""
+
 
 def score_distributions(
     table: pd.DataFrame,
@@ -281,7 +284,8 @@ def _cumulative(panel: Axes, scores: pd.DataFrame, threshold: float, mean: float
     middle = shown[(shown["share"] > 0.002) & (shown["share"] < 0.9985)]["score"]
     ends = (middle.min(), middle.max()) if len(middle) else (0.1, 10.0)
     panel.set_xscale("log")
-    panel.set(xlim=(min(ends[0], threshold / 2), max(ends[1], threshold * 2)), ylim=(0, 1))
+    low = max(min(ends[0], threshold / 2), LEAST_SCORE)
+    panel.set(xlim=(low, max(ends[1], threshold * 2)), ylim=(0, 1))
     panel.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
     panel.xaxis.set_minor_locator(NullLocator())
     panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -26,7 +26,7 @@ from attnlib.hypotheses import (
 from attnlib.models import Encoder
 from attnlib.overlays import with_trees
 from attnlib.relations import Relation
-from attnlib.sieves import SIEVES, bias_metric, even_share
+from attnlib.sieves import SIEVES, asks_for_trees, bias_metric, even_share
 from attnlib.stats import estimate
 from attnlib.stream import METRICS, Progress, stream
 
@@ -71,7 +71,7 @@ def role_scores(
     """The scores of all heads for some sieves, by default the paper's, in one pass over a corpus.
 
     authors  roles that are also scored as the authors' code does; their names end in @authors
-    Texts without dependency trees are parsed first.
+    Texts without dependency trees are parsed first, unless all sieves are known to need none.
     """
     chosen = list(SIEVES.values()) if sieves is None else list(sieves)
     if not chosen:
@@ -81,7 +81,7 @@ def role_scores(
         raise BadValue("two sieves have the same key. Give each a key of its own.")
     for role in authors:
         metrics[f"{role}{AUTHORS}"] = METRICS[f"bias_{role}{AUTHORS}"]
-    parsed = with_trees(corpus)
+    parsed = with_trees(corpus) if any(asks_for_trees(sieve) for sieve in chosen) else corpus
     found = stream(
         encoder,
         parsed,
@@ -91,12 +91,11 @@ def role_scores(
         on_long=on_long,
         progress=progress,
     ).not_empty()
-    order = np.argsort(found.spool.index, kind="stable")
     values = {}
     for role, metric in metrics.items():
         total, weight = found.rows(metric.key)
         with np.errstate(divide="ignore", invalid="ignore"):
-            values[role] = np.where(weight > 0, total / weight, np.nan)[order].astype(np.float32)
+            values[role] = np.where(weight > 0, total / weight, np.nan).astype(np.float32)
     limits = {"max_length": max_length, "on_long": on_long}
     ceilings, n_tokens = _ceilings(encoder, parsed, chosen, batch_size, limits)
     return RoleScores(

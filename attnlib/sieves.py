@@ -173,6 +173,11 @@ def chosen_sieves(
     return [found[role] for role in dict.fromkeys(roles or SIEVES)]
 
 
+def asks_for_trees(relation: Relation) -> bool:
+    """Whether a sieve may look at dependency trees; of a user's own nobody knows."""
+    return SIEVES.get(relation.key) is not relation or relation.key in AUTHORS_BY_WORD
+
+
 COARSE = ("local", "block", "delimiter", "syntactic")
 FINE = (
     *("previous_local", "next_local", "block", "cls", "sep"),

@@ -11,7 +11,10 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import pytest
 from jaxtyping import install_import_hook
 
-SHAPED = ("attention", "encode", "relations", "mass", "entropy", "divergence", "stats")
+SHAPED = (
+    *("attention", "encode", "relations", "mass", "entropy", "sieves", "divergence", "stats"),
+    "hypotheses",
+)
 _hook = install_import_hook([f"attnlib.{name}" for name in SHAPED], "beartype.beartype")
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy.stats import spearmanr
+from scipy.stats import rankdata
 
 from attnlib.assets import resolve
 from attnlib.errors import CorpusError
@@ -88,10 +89,12 @@ def rank_correlation(
     one: np.ndarray, other: np.ndarray, seed: int = 0, permutations: int = 10_000
 ) -> tuple[float, float]:
     """Spearman's rho of two profiles, and how often one permuted at random reaches it."""
-    rho = float(spearmanr(one, other).statistic)
-    ranks = [np.argsort(np.argsort(part)).astype(float) for part in (one, other)]
-    first, second = (part - part.mean() for part in ranks)
+    if np.ptp(one) == 0 or np.ptp(other) == 0:
+        return math.nan, math.nan  # a flat profile has no order to compare
+    first, second = (rankdata(part) - (len(part) + 1) / 2 for part in (one, other))
+    size = np.sqrt((first**2).sum() * (second**2).sum())
+    rho = float(first @ second / size)
     generator = np.random.default_rng(seed)
     order = generator.permuted(np.tile(np.arange(len(one)), (permutations, 1)), axis=1)
-    drawn = second[order] @ first / np.sqrt((first**2).sum() * (second**2).sum())
+    drawn = second[order] @ first / size
     return rho, float((1 + (drawn >= rho - 1e-12).sum()) / (1 + permutations))

@@ -86,6 +86,8 @@ def _ratio(grid: np.ndarray, part: slice) -> float:
     """The mean in some layers over the mean in all others."""
     inside = np.zeros(len(grid), bool)
     inside[part] = True
+    if inside.all() or not inside.any():
+        return math.nan  # too few layers to have such a part
     return _over(grid[inside].mean(), grid[~inside].mean())
 
 

@@ -81,10 +81,17 @@ def _change_numbers(mean: pd.DataFrame, everything: pd.DataFrame) -> dict[str, F
         "change.delimiter.final": finding(series("delimiter")),
         "change.block.final": finding(series("block")),
         "change.delimiter_heads.final": finding(series(HEADS)),
-        "change.cls_over_sep": finding((mark["cls"] / mark["sep"]).to_numpy(float)),
-        "change.initial_over_final": finding((size["initial"] / size["final"]).to_numpy(float)),
-        "change.middle_over_final": finding((size["middle"] / size["final"]).to_numpy(float)),
+        "change.cls_over_sep": finding(_share_of(mark, "cls", "sep")),
+        "change.initial_over_final": finding(_share_of(size, "initial", "final")),
+        "change.middle_over_final": finding(_share_of(size, "middle", "final")),
     }
+
+
+def _share_of(table: pd.DataFrame, above: str, below: str) -> np.ndarray:
+    """One column over another; NaN where the network is too shallow to have both."""
+    if above not in table or below not in table:
+        return np.full(len(table), math.nan)
+    return (table[above] / table[below]).to_numpy(float)
 
 
 def finding(draws: np.ndarray) -> Finding:

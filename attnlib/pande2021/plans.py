@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from attnlib.corpora import Corpus
@@ -17,16 +17,7 @@ from attnlib.training import Recipe
 
 LEARNING_RATE = 1e-4
 """The smaller of the two that the paper chose from (sec. 4.1)."""
-KEYS = {
-    "train",
-    "test",
-    "train_limit",
-    "epochs",
-    "learning_rate",
-    "max_steps",
-    "max_length",
-    "seed",
-}
+KEYS = {"train", "test", "train_limit", *(field.name for field in fields(Recipe))}
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,10 +41,10 @@ def example_rows(found: Found) -> tuple[pd.DataFrame, pd.DataFrame]:
     table = found.table.assign(label=found.table["kind"].map(labels))[["label", "score", "role"]]
     stats = []
     for label, rows in table.groupby("label", sort=False):
-        values = rows["score"].to_numpy(float)
+        values = rows["score"].to_numpy(float)[:, None]
         ends = estimate(values, np.ones_like(values))
-        told = {"label": label, "mean": float(ends.mean), "median": float(np.median(values))}
-        stats.append({**told, "low": float(ends.low), "high": float(ends.high)})
+        told = {"label": label, "mean": ends.mean.item(), "median": float(np.median(values))}
+        stats.append({**told, "low": ends.low.item(), "high": ends.high.item()})
     return table, pd.DataFrame(stats)
 
 
@@ -62,8 +62,8 @@ def spread_rows(found: Mapping[str, Found]) -> pd.DataFrame:
     coarse = everything[everything["role"].isin(COARSE)]
     parts = []
     for role, rows in [(POOLED, coarse), *coarse.groupby("role", sort=False)]:
-        score = np.sort(rows["score"].to_numpy())[:: max(1, len(rows) // 200)]
-        share = np.linspace(0, 1, len(score))
+        share = np.linspace(0, 1, 201)
+        score = np.quantile(rows["score"].to_numpy(), share)
         parts.append(pd.DataFrame({"role": role, "score": score, "share": share}))
     return pd.concat(parts, ignore_index=True)
 
@@ -153,12 +153,14 @@ def effect_rows(found: Found) -> pd.DataFrame:
     """What each difference between the paper and the code does, as a table of both ways."""
     rows = []
     for one in found.table.itertuples(index=False):
+        if one.role not in COARSE:  # the parts of the syntactic role tell the same
+            continue
         role = f"{one.role}, {one.what}"
         if one.what == "score":
             pair = (one.paper_bias, one.authors_bias)
             rows.append((f"{one.role}: mean score", "times even", *pair))
             role = one.role
-        counts = f"{role}: heads with the role ({one.changed:g} get or lose it)"
+        counts = f"{role}: heads with the role ({one.changed:.1f} get or lose it)"
         rows.append((counts, "heads", one.paper_heads, one.authors_heads))
     return pd.DataFrame(rows, columns=["what", "unit", "paper_way", "authors_way"])
 
