@@ -76,7 +76,9 @@ def role_look(role: str) -> style.Look:
 
 def role_name(role: str) -> str:
     """A role in words: `previous_local` is `previous`, `sep` is `[SEP]`."""
-    return _ROLES[role][2] if role in _ROLES else role.replace("_", " ")
+    bare, at, variant = role.partition("@")
+    told = _ROLES[bare][2] if bare in _ROLES else bare.replace("_", " ")
+    return f"{told} ({variant}' score)" if at else told
 
 
 def task_name(task: str) -> str:

@@ -143,6 +143,15 @@ def control_quotes(tests: pd.DataFrame) -> dict[str, Any]:
     }
 
 
+def first_layer_quotes(tests: pd.DataFrame) -> dict[str, float]:
+    """Heads of the first layer with the joint delimiter role, and with [CLS] alone, per task."""
+    first = tests[(tests["layer"] == 1) & tests["assigned"]]
+    n_tasks = tests["task"].nunique()
+    return {
+        f"first_{role}": (first["role"] == role).sum() / n_tasks for role in ("delimiter", "cls")
+    }
+
+
 def beside_correlations(found: Found) -> pd.DataFrame:
     """One row per role and task: rho and its permutation p."""
     table = found.table[["role", "task", "rho", "p"]].drop_duplicates().reset_index(drop=True)
