@@ -396,7 +396,7 @@ def _written(value: Any) -> str:
 
 def _line_of(name: str) -> str:
     """A pattern for `name: type = value  # help`; its groups stand around the value."""
-    value = r"(?:\"[^\"\n]*\"|'[^'\n]*'|\[[^\]\n]*\]|\{[^}\n]*\}|[^\s#\[{(]+)"
+    value = r"(?:\"[^\"\n]*\"|'[^'\n]*'|\[[^\]\n]*\]|\{(?:[^{}\n]|\{[^{}\n]*\})*\}|[^\s#\[{(]+)"
     return rf"(?m)^({re.escape(name)}\s*(?::[^=\n]+)?=\s*){value}([ \t]*(?:#.*)?)$"
 
 
