@@ -140,6 +140,9 @@ def label(metric: str) -> str:
     if record is None:
         return metric.replace("_", " ")
     variant = "" if record.variant == "paper" else f" ({record.variant})"
+    if record.key.startswith("bias_"):
+        role = record.key.partition("@")[0].removeprefix("bias_").replace("_", " ")
+        return f"bias towards {role}{variant}"
     if record.relation is not None:
         place = record.relation.short or f"to {record.relation.what.split(',')[0]}"
         return f"attention {place}{variant}"
