@@ -33,6 +33,12 @@ PLACES = {
         *("fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "sec3.2", "sec4.1", "sec4.3", "sec5"),
         *(f"sec4.3.spearman.{task}" for task in ("qnli", "qqp", "mrpc", "sst2")),
     ),
+    "guan2020": (
+        *("eq2", "fig1", "fig2", "fig3", "fig4", "sec4", "sec5.1", "sec5.2"),
+        *(f"tab1.{model}" for model in ("pretrained", "squad", "mrpc", "mnli")),
+        *(f"tab2.{row:02d}" for row in range(1, 12)),
+        *(f"tab3.{row:02d}" for row in range(12, 20)),
+    ),
 }
 
 
