@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import json
-import os
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors import torch as safetensors
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -27,10 +22,10 @@ from attnlib.corpora import Corpus
 from attnlib.encode import Batch, Collator, batches, check_max_length, model_inputs
 from attnlib.errors import BadValue, check_choice
 from attnlib.glue import check_parts, check_varied, class_counts, known_task, labels_of, scores
+from attnlib.modelcache import alone, keep, read_back, shape_of
 from attnlib.models import Encoder, random_encoder, weights_digest
-from attnlib.sources import sha256_of
 from attnlib.tasks import Task
-from attnlib.training import SECONDS_BETWEEN, Progress, Recipe, draft, forget, train
+from attnlib.training import SECONDS_BETWEEN, Progress, Recipe, forget, train
 
 STARTS = {
     "pretrained": "{}, fine-tuned on {}",
@@ -39,7 +34,6 @@ STARTS = {
 }
 """What a training may start from and change, with the name of its result."""
 
-WEIGHTS, FACTS = "model.safetensors", "facts.json"
 VERSION = 1
 """Part of every key: raise it with any change of code that changes what a training ends with.
 
@@ -159,7 +153,7 @@ def finetuned(
     kept = job.read(folder)
     if kept is not None:
         return kept
-    with _alone(folder):
+    with alone(folder):
         kept = job.read(folder)  # another process may have come first
         return job.run(folder, every, progress) if kept is None else kept
 
@@ -184,9 +178,8 @@ class _Job:
         """A digest of all that decides the weights: the model, what it reads, numbers."""
         digest = hashlib.sha256(f"training {VERSION}".encode())
         digest.update(weights_digest(self.encoder).encode())
-        config = self.encoder.model.config.to_dict()
-        shape = {k: v for k, v in config.items() if k not in _NO_SHAPE and not k.startswith("_")}
-        digest.update(repr((sorted(shape.items()), self.task, self.recipe, self.start)).encode())
+        decided = (shape_of(self.encoder), self.task, self.recipe, self.start)
+        digest.update(repr(decided).encode())
         labels = labels_of(self.corpus, self.task)
         for encoded in self.encoded():
             read = (encoded.ids, encoded.segment, float(labels[encoded.index]))
@@ -271,53 +264,15 @@ class _Job:
             "recipe": asdict(self.recipe),
             "key": folder.name,
         }
-        with suppress(OSError, SafetensorError):  # an unwritten cache costs time, not the result
-            _write(folder, result, facts)
+        keep(folder, _modules(result), facts)
         forget(folder)
         return replace(result, facts={**facts, "cached": False})
 
     def read(self, folder: Path) -> FineTuned | None:
         """What was kept, or None where anything of it is missing or damaged."""
-        try:
-            facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-            if facts.pop("sha256") != sha256_of(folder / WEIGHTS) or facts["key"] != folder.name:
-                return None
-            weights = safetensors.load_file(folder / WEIGHTS)
-            result = self.blank()
-            _modules(result).load_state_dict(weights)
-        except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError):
-            return None
-        return replace(result, facts={**facts, "cached": True})
-
-
-_NO_SHAPE = frozenset(("transformers_version", "architectures", "dtype", "torch_dtype"))
-"""Entries of a model's configuration that say where it comes from, not what it computes."""
+        found = read_back(folder, self.blank, _modules)
+        return None if found is None else replace(found[0], facts=found[1])
 
 
 def _modules(result: FineTuned) -> nn.ModuleDict:
     return nn.ModuleDict({"encoder": result.encoder.model, "head": result.head})
-
-
-def _write(folder: Path, result: FineTuned, facts: dict[str, Any]) -> None:
-    """Weights, then the facts with their digest; each gets its name only when it is whole."""
-    folder.mkdir(parents=True, exist_ok=True)
-    weights = {k: v.cpu().contiguous() for k, v in _modules(result).state_dict().items()}
-    with draft(folder) as path:
-        safetensors.save_file(weights, path)
-        sha256 = sha256_of(path)
-        os.replace(path, folder / WEIGHTS)
-    with draft(folder) as path:
-        path.write_text(json.dumps({**facts, "sha256": sha256}, indent=1), encoding="utf-8")
-        os.replace(path, folder / FACTS)
-
-
-def _alone(folder: Path) -> AbstractContextManager[Any]:
-    """One process at a time trains for a folder; the kernel frees the lock of a killed one."""
-    from filelock import FileLock
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        held: AbstractContextManager[Any] = FileLock(folder / ".lock").acquire()
-    except OSError:  # a cache that cannot be written to: nobody can get in the way there
-        return nullcontext()
-    return held
