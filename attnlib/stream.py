@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from attnlib import divergence, entropy, sieves  # noqa: F401  (they declare their metrics)
+from attnlib import divergence, entropy, reach, sieves  # noqa: F401  (they declare metrics)
 from attnlib.attention import Attention
 from attnlib.corpora import Corpus, load_corpus
 from attnlib.encode import Batch, batches, encode
