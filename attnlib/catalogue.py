@@ -16,11 +16,19 @@ from attnlib.annotated import read_framenet, read_framenet_473, read_gap, read_o
 from attnlib.conllu import read_conllu
 from attnlib.errors import BadValue
 from attnlib.examples import Part, Tree
+from attnlib.madequestions import made_questions, questions_digest
 from attnlib.parse import parse_digest, parsed_in_order
 from attnlib.reader import Passage
 from attnlib.reader.convert import to_coref, to_frames, to_questions, to_segment
 from attnlib.segments import cached_paragraphs, piece_length, read_paragraphs, segments
-from attnlib.tasks import DEV_SHARE, PARAPHRASE_SCORE, SPLIT_RULE, read_squad, read_task
+from attnlib.tasks import (
+    DEV_SHARE,
+    PARAPHRASE_SCORE,
+    SPLIT_RULE,
+    goes_to_dev,
+    read_squad,
+    read_task,
+)
 from attnlib.textfiles import field, find_file, read_parquet
 from attnlib.wikitext import Paragraph, Paragraphs, paragraphs_of_dump
 
@@ -97,6 +105,28 @@ def _wiki() -> Iterator[Entry]:
         what = f"sentences, parsed, {_STANFORD}: {articles}"
         info = CorpusInfo(f"{name}-parsed", "tree", name, what, licence)
         yield Entry(info, partial(_wiki_trees, source, info.name), (name,), draws=True)
+
+
+def _wiki_questions() -> Iterator[Entry]:
+    for split in ("train", "dev"):
+        what = (
+            f"questions made from the 99 articles of wiki-sample, without an annotator ({split}); "
+            f"an article goes to dev if the sha256 of its title is divisible by {DEV_SHARE}, else "
+            "to train"
+        )
+        name = f"wiki-questions:{split}"
+        info = CorpusInfo(name, "question", "wiki-sample", what, "CC BY-SA 3.0")
+        yield Entry(info, partial(_read_questions, split), ("wiki-sample",), draws=True)
+
+
+def _read_questions(split: str, folder: Path, options: Options) -> Read:
+    """Questions on one side of the articles; what was made is kept where the options say."""
+    paragraphs = _sample_paragraphs(folder, options)
+    items = [item for item in paragraphs.items if goes_to_dev(item.article) == (split == "dev")]
+    name = f"wiki-questions-{split}-{questions_digest(items)}.jsonl"
+    kept = options.cache and options.cache / name
+    made, skipped = made_questions(items, n=options.limit, seed=options.seed, kept=kept)
+    return made, skipped + Counter(paragraphs.skipped)
 
 
 def _sample_paragraphs(folder: Path, options: Options) -> Paragraphs:
@@ -277,6 +307,6 @@ def _passages(shape: Callable[[Passage], list[Any]], folder: Path, options: Opti
 
 ENTRIES: dict[str, Entry] = {
     entry.info.name: entry
-    for group in (_wiki, _treebanks, _coreference, _frames, _tasks, _reader)
+    for group in (_wiki, _wiki_questions, _treebanks, _coreference, _frames, _tasks, _reader)
     for entry in group()
 }

@@ -282,16 +282,19 @@ class ComputeCard:
 
     @property
     def table(self) -> pd.DataFrame:
+        """One row per experiment; the numbers of one that ran several times are summed."""
+        groups: dict[str, list[dict[str, Any]]] = {}
+        for one in self.runs:
+            groups.setdefault(one["experiment"], []).append(one)
         rows = [
             {
-                "experiment": one["experiment"].partition("-")[2].replace("_", " "),
-                "inputs": one["facts"].get("inputs"),
-                "tokens": one["facts"].get("tokens"),
-                "passes": one["facts"].get("passes"),
-                "seconds": _seconds(one),
-                "peak_mib": one["peak_mib"],
+                "experiment": name.partition("-")[2].replace("_", " "),
+                "runs": len(runs),
+                **{part: _total(runs, part) for part in ("inputs", "tokens", "passes")},
+                "seconds": sum(map(_seconds, runs)),
+                "peak_mib": max(one["peak_mib"] for one in runs),
             }
-            for one in self.runs
+            for name, runs in groups.items()
         ]
         return pd.DataFrame(rows)
 
@@ -304,7 +307,7 @@ class ComputeCard:
         return ", ".join(f"{name} {version}" for name, version in sorted(told))
 
     def _html(self) -> str:
-        names = ("experiment", "texts", "tokens", "forward passes", "seconds", "peak memory")
+        names = ("experiment", "runs", "texts", "tokens", "passes", "seconds", "peak memory")
         head = "".join(f"<th>{name}</th>" for name in names)
         body = "".join(f"<tr>{_cells(row)}</tr>" for row in self.table.to_dict("records"))
         total = sum(map(_seconds, self.runs))
@@ -313,6 +316,12 @@ class ComputeCard:
         caption = f"{total / 60:.0f} minutes in all, on {on} CPU threads; {self._versions()}."
         inside = f"<caption>{html.escape(caption)}</caption><thead><tr>{head}</tr></thead>"
         return f'<div class="attn-table"><table>{inside}<tbody>{body}</tbody></table></div>'
+
+
+def _total(runs: Iterable[Mapping[str, Any]], part: str) -> float | None:
+    """A fact summed over runs; None where no run has it."""
+    known = [run["facts"][part] for run in runs if run["facts"].get(part) is not None]
+    return sum(known) if known else None
 
 
 def _seconds(run: Mapping[str, Any]) -> float:
@@ -324,7 +333,7 @@ def _cells(row: Mapping[str, Any]) -> str:
     def shown(value: Any, unit: str = "") -> str:
         return "" if value is None or value != value else f"{value:,.0f}{unit}"
 
-    numbers = (shown(row[name]) for name in ("inputs", "tokens", "passes", "seconds"))
+    numbers = (shown(row[name]) for name in ("runs", "inputs", "tokens", "passes", "seconds"))
     cells = "".join(f"<td>{number}</td>" for number in numbers)
     name = html.escape(str(row["experiment"]))
     return f"<th>{name}</th>{cells}<td>{shown(row['peak_mib'], ' MiB')}</td>"

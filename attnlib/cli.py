@@ -377,6 +377,73 @@ def roles(
 
 
 @app.command()
+def ablate(
+    model: Annotated[str, typer.Argument(help="A model's name, its folder, or a hub id.")],
+    questions: Annotated[str, typer.Argument(help="A corpus of questions to answer.")],
+    heads: Annotated[
+        list[str] | None, typer.Option(help="5-4, 5-*, *-4, or a type such as diagonal; repeat.")
+    ] = None,
+    action: Annotated[str, typer.Option(help="zero, uniform, no_intra or no_inter.")] = "zero",
+    each: Annotated[bool, typer.Option(help="Every head alone, instead of --heads.")] = False,
+    train: Annotated[
+        str | None, typer.Option(help="Questions to learn from; none if the model can answer.")
+    ] = None,
+    train_limit: Annotated[int | None, typer.Option(help="At most so many of them.")] = None,
+    epochs: Annotated[int, typer.Option(help="Of training.")] = 1,
+    learning_rate: Annotated[float, typer.Option(help="Of training, at its highest.")] = 2e-4,
+    draws: Annotated[int, typer.Option(help="Random sets of heads of the same layers.")] = 10,
+    unit: Annotated[
+        str, typer.Option(help="Of no_intra, no_inter: sentence, segment.")
+    ] = "sentence",
+    specials: Annotated[
+        str, typer.Option(help="[CLS], [SEP]: of their sentence, or kept.")
+    ] = "sentence",
+    renormalise: Annotated[bool, typer.Option(help="Rows sum to 1 again after a cut.")] = False,
+    length: Annotated[str, typer.Option(help="L of uniform: real or padded.")] = "real",
+    limit: Annotated[int | None, typer.Option(help="At most this many questions.")] = 100,
+    max_length: Annotated[int, typer.Option(help="Pieces of a question and its text.")] = 256,
+    seed: Annotated[int, typer.Option(help="Of limits, training and random sets.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    json: Json = False,
+) -> None:
+    """Change heads of a question answering model and see what that costs, beside random heads."""
+    from attnlib.corpora import load_corpus
+    from attnlib.guan2020 import command
+    from attnlib.guan2020.subjects import reader_of
+    from attnlib.interventions import Intervention
+    from attnlib.models import load_encoder
+    from attnlib.report import dump, show_ablation
+    from attnlib.training import Recipe
+
+    # Without heads: refuses what it cannot do, before any work.
+    how = vars(Intervention(frozenset(), action, unit, specials, renormalise, length)).copy()
+    del how["heads"]
+    recipe = Recipe(epochs, 16, learning_rate, max_length=max_length, seed=seed)
+    encoder = load_encoder(model, device=device)
+    asked = load_corpus(questions, limit=limit, seed=seed, tokenizer=encoder.tokenizer)
+    command.check_questions(asked)
+    learnt = [load_corpus(train, limit=train_limit, seed=seed)] if train else []
+    with _progress() as bar:
+        task = bar.add_task(f"answering {questions} with {model}", total=None)
+
+        def tell(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        reader = reader_of(*learnt, encoder=encoder, recipe=vars(recipe), progress=tell)
+        if each:
+            table = command.each_head(reader, asked, progress=tell, **how)
+        else:
+            chosen = command.chosen_heads(heads or (), reader.encoder, asked, max_length)
+            table = command.ablation(
+                reader, asked, chosen, draws=draws, seed=seed, progress=tell, **how
+            )
+    if json:
+        print(dump(table.astype(object).where(table.notna(), None).to_dict("records")))
+        return
+    show_ablation(table, console)
+
+
+@app.command()
 def run(
     notebook: Annotated[str, typer.Argument(help="A chapter's name, or the path of a notebook.")],
     parameter: Annotated[

@@ -215,41 +215,52 @@ def parsed_in_order(
         found += [(place, tree) for tree in trees[:room]]
         skipped[TOO_SHORT] += n_short
     if kept is not None and grown:
-        with contextlib.suppress(OSError):  # a folder that cannot be written: parse again then
-            _write_parses(kept, parses)
+        _write_parses(kept, parses)
     found.sort(key=lambda item: item[0])
     return found, dict(+skipped)
 
 
 def _write_parses(path: Path, parses: dict[int, _Parse]) -> None:
-    """A line per text, then the sha256 of the lines; the file appears only when it is whole."""
     rows = (
         {"place": place, "short": n_short, "trees": [asdict(tree) for tree in trees]}
         for place, (trees, n_short) in sorted(parses.items())
     )
-    body = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
-    try:
-        with os.fdopen(handle, "wb") as out:
-            out.write(body + hashlib.sha256(body).hexdigest().encode() + b"\n")
-        os.replace(draft, path)
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise
+    keep_rows(path, rows)
 
 
 def _read_parses(path: Path) -> dict[int, _Parse]:
-    """What `_write_parses` left, or nothing if the file is not there or is not what was written."""
+    rows = kept_rows(path)
+    return {row["place"]: ([_tree(tree) for tree in row["trees"]], row["short"]) for row in rows}
+
+
+def keep_rows(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    """A line per row, then the sha256 of the lines; the file appears only when it is whole.
+
+    Nothing is kept in a folder that cannot be written: what was made is made again then.
+    """
+    body = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, draft = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
+        try:
+            with os.fdopen(handle, "wb") as out:
+                out.write(body + hashlib.sha256(body).hexdigest().encode() + b"\n")
+            os.replace(draft, path)
+        except BaseException:
+            Path(draft).unlink(missing_ok=True)
+            raise
+
+
+def kept_rows(path: Path) -> list[dict[str, Any]]:
+    """What `keep_rows` left, or nothing if the file is not there or is not what was written."""
     try:
         content = path.read_bytes()
     except OSError:
-        return {}
+        return []
     body, checksum = content[:-65], content[-65:]
     if checksum != hashlib.sha256(body).hexdigest().encode() + b"\n":
-        return {}
-    rows = [json.loads(line) for line in body.decode().split("\n")[:-1]]
-    return {row["place"]: ([_tree(tree) for tree in row["trees"]], row["short"]) for row in rows}
+        return []
+    return [json.loads(line) for line in body.decode().split("\n")[:-1]]
 
 
 def _tree(values: dict[str, Any]) -> Tree:

@@ -180,3 +180,31 @@ def show_roles(
             )
         elif math.isnan(top):
             console.print(f"No input defines the role {role}.")
+
+
+def show_ablation(table: pd.DataFrame, console: Console) -> None:
+    """A few variants with their scores, or all heads with what each costs."""
+    if "what" not in table:
+        shown = Table("head", "loss", "F1 lost", box=None)
+        for row in table.itertuples():
+            shown.add_row(f"{row.layer}-{row.head}", f"{row.loss:+.3f}", f"{row.f1:+.1f}")
+        console.print(shown)
+        console.print("loss: rise of the right answer's cross-entropy, in nats.")
+        return
+    shown = Table("heads", "number", "exact match", "F1", "95 %", "F1 lost", "p", box=None)
+    for row in table.itertuples():
+        shown.add_row(
+            str(row.what),
+            str(row.n_heads),
+            f"{row.em:.1f}",
+            f"{row.f1:.1f}",
+            "–" if math.isnan(row.f1_low) else f"{row.f1_low:.1f} to {row.f1_high:.1f}",
+            f"{row.lost:.1f}",
+            "–" if math.isnan(row.p) else f"{row.p:.2f}",
+        )
+    console.print(shown)
+    n = int(table["n_questions"].iloc[0])
+    console.print(
+        f"{n} questions. random: the mean over random sets of as many heads of the same layers; "
+        "p: the share of sets, ours counted, that cost as much."
+    )

@@ -13,7 +13,7 @@ from jaxtyping import install_import_hook
 
 SHAPED = (
     *("attention", "encode", "relations", "mass", "entropy", "sieves", "divergence", "stats"),
-    "hypotheses",
+    *("hypotheses", "reach"),
 )
 _hook = install_import_hook([f"attnlib.{name}" for name in SHAPED], "beartype.beartype")
 

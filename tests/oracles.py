@@ -97,7 +97,29 @@ GROUPS: dict[str, Holds] = {
 }
 """What query and key have in common."""
 
-RELATIONS = PLACES | KINDS | GROUPS
+
+def _special(text: Text, k: int) -> bool:
+    return text.cls[k] or text.sep[k] or text.comma[k] or text.period[k]
+
+
+def _in_distance_window(i: int) -> Holds:
+    """Window i of 16 holds the pieces at i L/16 <= t < (i + 1) L/16, but never t = 0."""
+
+    def holds(text: Text, q: int, k: int) -> bool:
+        t, length = abs(k - q), len(text)
+        return t > 0 and not _special(text, k) and i * length <= 16 * t < (i + 1) * length
+
+    return holds
+
+
+DISTANCES: dict[str, Holds] = {
+    **{f"distance_window_{i + 1:02d}": _in_distance_window(i) for i in range(16)},
+    "distance_self": lambda text, q, k: k == q and not _special(text, k),
+    **{f"distance_{kind}": KINDS[f"mass_to_{kind}"] for kind in ("cls", "sep", "comma", "period")},
+}
+"""The parts of the distance feature (Guan sec. 3, Eq. 2)."""
+
+RELATIONS = PLACES | KINDS | GROUPS | DISTANCES
 
 ONLY_OF_SOME = frozenset(
     {
@@ -371,7 +393,8 @@ def _oracles() -> Iterator[tuple[str, Oracle, Counts]]:
     for key, holds in RELATIONS.items():
         some = key in ONLY_OF_SOME
         yield key, _mass_oracle(holds, some), _mass_count(holds, some)
-        yield f"{key}@having", _mass_oracle(holds, True), _mass_count(holds, True)
+        if key not in DISTANCES:
+            yield f"{key}@having", _mass_oracle(holds, True), _mass_count(holds, True)
     for variant, share in {"": 0.0, "@authors": 1e-4}.items():
         yield f"entropy{variant}", _entropy_oracle(_every_query, share), len
         yield (

@@ -236,6 +236,9 @@ def test_declared_bounds_are_reached(key: str) -> None:
         low = 1 / n  # the largest of n shares is 1/n at least
     if key in ("mass_to_earlier", "mass_to_later", "mass_to_previous", "mass_to_next"):
         high = (n - 1) / n  # the piece at the border is asked and has no such key
+    if key.startswith("distance_"):  # asked are also those that have no such key
+        holds = RELATIONS[key]
+        high = sum(any(holds(text, q, k) for k in range(n)) for q in range(n)) / n
     slack = 0.01 if key.endswith("@authors") else 1e-5
     assert float(value.min()) == pytest.approx(low, abs=slack)
     assert float(value.max()) == pytest.approx(high, abs=slack)

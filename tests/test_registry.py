@@ -15,6 +15,7 @@ from attnlib.attention import Attention
 from attnlib.errors import UnknownName
 from attnlib.metric import METRICS as IMPORTED
 from attnlib.metric import Metric, Partial, Registry
+from attnlib.reach import FEATURES, distance_metrics
 from attnlib.relations import RELATIONS
 from attnlib.sieves import SIEVES
 from attnlib.stream import METRICS
@@ -139,6 +140,10 @@ def test_record_says_what_is_measured(key: str) -> None:
 @every_metric
 def test_record_has_a_formula(key: str) -> None:
     metric = METRICS[key]
+    if key.startswith("distance_"):
+        assert metric in distance_metrics()
+        assert ".. math::" in (distance_metrics.__doc__ or "")
+        return
     if metric.relation is not None:
         assert metric.relation in (*RELATIONS.values(), *SIEVES.values())
         return
@@ -177,7 +182,9 @@ def test_every_relation_is_measured() -> None:
     found = [m for m in METRICS.values() if m.relation is not None]
     biases = [m.relation.key for m in found if m.key.startswith("bias_")]
     assert biases == list(SIEVES)
-    masses = [m.relation.key for m in found if not m.key.startswith("bias_")]
+    distances = [m.relation.key for m in found if m.key.startswith("distance_")]
+    assert distances == list(FEATURES)
+    masses = [m.relation.key for m in found if m.key.startswith("mass_")]
     assert masses == list(RELATIONS)
 
 

@@ -1,0 +1,143 @@
+"""Behind `attnlib ablate`: heads by name, pattern or type, changed, beside random ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from attnlib.ablations import ablated, harm_p_value, matched_draws, paired_loss
+from attnlib.answers import summary
+from attnlib.corpora import Corpus
+from attnlib.errors import BadValue, CorpusError
+from attnlib.examples import Question
+from attnlib.guan2020.features import N_TYPES
+from attnlib.headtypes import TYPES, fitted, named_types
+from attnlib.interventions import Head, Intervention, heads_named, heads_of_types, single_heads
+from attnlib.models import Encoder
+from attnlib.reach import distance_metrics, feature_matrix
+from attnlib.spanmodel import SpanReader
+from attnlib.stream import Progress, stream
+
+NEAR, SPECIAL = ("window_01", "self"), ("cls", "sep", "comma", "period")
+
+
+def check_questions(corpus: Corpus) -> None:
+    """Refuse a corpus that asks nothing."""
+    if not all(isinstance(example, Question) for example in corpus.examples):
+        raise CorpusError(
+            f"'{corpus.name}' is no corpus of questions; expected one such as squad:dev, "
+            "wiki-questions:dev or reader-qa."
+        )
+
+
+def chosen_heads(
+    given: Sequence[str], encoder: Encoder, corpus: Corpus, max_length: int
+) -> frozenset[Head]:
+    """Heads by name (5-4), by layer (5-*), by number (*-4), by type (diagonal), or all of these.
+
+    Types are those of the encoder on the corpus: four clusters of distance features.
+    """
+    found: set[Head] = set()
+    types = None
+    for one in given:
+        if one in TYPES:
+            types = types_on(encoder, corpus, max_length) if types is None else types
+            found |= heads_of_types(types, [one])
+            continue
+        match = re.fullmatch(r"(\d+|\*)-(\d+|\*)", one)
+        if match is None:
+            raise BadValue(
+                f"'{one}' names no head; expected a name such as 5-4, a pattern such as 5-* or "
+                f"*-4, or a type: {', '.join(TYPES)}."
+            )
+        if "*" not in one:
+            found |= heads_named([one])
+            continue
+        layer, head = (None if part == "*" else int(part) - 1 for part in match.groups())
+        fits = {
+            (a, b) for a, b in single_heads(encoder) if layer in (None, a) and head in (None, b)
+        }
+        if not fits:
+            raise BadValue(
+                f"'{one}' names no head of '{encoder.name}'; it has {encoder.n_layers} layers of "
+                f"{encoder.n_heads} heads, counted from 1."
+            )
+        found |= fits
+    if not found:
+        raise BadValue("no head was named; use --heads, with a name such as 5-4, or --each.")
+    return frozenset(found)
+
+
+def types_on(encoder: Encoder, corpus: Corpus, max_length: int, seed: int = 0) -> pd.DataFrame:
+    """The type of every head of a model on a corpus: layer, head (both from 1), type."""
+    found = stream(encoder, corpus, distance_metrics(), max_length=max_length, on_long="truncate")
+    names, mean = feature_matrix(found.not_empty())
+    special, near = ([names.index(one) for one in part] for part in (SPECIAL, NEAR))
+    clustering = fitted(mean, N_TYPES, seed=seed, special=special)
+    places = np.array(single_heads(encoder)) + 1
+    types = named_types(mean, clustering, special, near)
+    return pd.DataFrame({"layer": places[:, 0], "head": places[:, 1], "type": types})
+
+
+def ablation(
+    reader: SpanReader,
+    corpus: Corpus,
+    heads: frozenset[Head],
+    *,
+    draws: int = 0,
+    seed: int = 0,
+    progress: Progress | None = None,
+    **how: Any,
+) -> pd.DataFrame:
+    """The reader as it is, with heads changed, and with random heads of the same layers changed.
+
+    how      action and the open points of `Intervention`
+    returns  one row each: what, n_heads, em, f1 with intervals over articles, lost (points of F1
+             below the reader as it is), p (of the random sets, the share that is as harmful)
+    """
+    questions = corpus.examples
+    groups = [question.article for question in questions]
+    sets = matched_draws(heads, reader.encoder.n_heads, draws=draws, seed=seed) if draws else []
+    variants: dict[str, Sequence[Intervention]] = {
+        "as it is": (),
+        "changed": (Intervention(heads, **how),),
+    }
+    variants |= {f"random {i}": (Intervention(one, **how),) for i, one in enumerate(sets)}
+    found = ablated(reader, questions, variants, progress=progress)
+    rows = []
+    for what, places in (("as it is", [0]), ("changed", [1]), ("random", range(2, len(variants)))):
+        if not len(places):
+            continue
+        em, f1 = found.em[list(places)].mean(0), found.f1[list(places)].mean(0)
+        lost = paired_loss(f1, found.f1[0], groups, seed=seed)
+        row = {"what": what, "n_heads": 0 if what == "as it is" else len(heads)}
+        row |= summary(em, f1, groups, seed)
+        rows.append({**row, "lost": 100 * lost.value, "p": np.nan})
+    if sets:
+        rows[1]["p"] = harm_p_value(float(found.f1[1].mean()), found.f1[2:].mean(1))
+    return pd.DataFrame(rows)
+
+
+def each_head(
+    reader: SpanReader,
+    corpus: Corpus,
+    *,
+    progress: Progress | None = None,
+    **how: Any,
+) -> pd.DataFrame:
+    """What changing one head alone costs, for every head, the costliest first.
+
+    returns  layer, head, loss (rise of the right answer's cross-entropy, nats), f1 (points lost)
+    """
+    heads = single_heads(reader.encoder)
+    variants: dict[str, Sequence[Intervention]] = {"as it is": ()}
+    variants |= {f"{a}-{b}": (Intervention(frozenset([(a, b)]), **how),) for a, b in heads}
+    found = ablated(reader, corpus.examples, variants, progress=progress)
+    rise = np.nanmean(found.loss[1:] - found.loss[0], 1)
+    table = pd.DataFrame(np.array(heads) + 1, columns=["layer", "head"])
+    table["loss"], table["f1"] = rise, 100 * (found.f1[0] - found.f1[1:]).mean(1)
+    return table.sort_values("loss", ascending=False, ignore_index=True)
