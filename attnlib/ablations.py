@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from attnlib.answers import score_answers
 from attnlib.encode import Batch
-from attnlib.errors import BadValue
+from attnlib.errors import BadValue, CorpusError
 from attnlib.examples import Question
 from attnlib.interventions import Intervention, replays
 from attnlib.spanmodel import SpanReader
@@ -59,6 +59,12 @@ def ablated(
     if not questions or not variants:
         given = f"{len(questions)} questions and {len(variants)} variants"
         raise BadValue(f"{given} to ablate on; expected one or more of each.")
+    without = [question.id for question in questions if not question.answers]
+    if without:
+        raise CorpusError(
+            f"question '{without[0]}' has no accepted answer; expected one or more. Leave out the "
+            "questions that cannot be scored."
+        )
     windows = reader.windows(questions)
     ends, _ = targets(windows, questions)
     wanted = torch.tensor(ends, device=reader.encoder.device)

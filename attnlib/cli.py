@@ -399,9 +399,11 @@ def ablate(
         str, typer.Option(help="[CLS], [SEP]: of their sentence, or kept.")
     ] = "sentence",
     renormalise: Annotated[bool, typer.Option(help="Rows sum to 1 again after a cut.")] = False,
-    length: Annotated[str, typer.Option(help="L of uniform: real or padded.")] = "real",
+    length: Annotated[str, typer.Option(help="L of uniform: real, padded, or a number.")] = "real",
     limit: Annotated[int | None, typer.Option(help="At most this many questions.")] = 100,
-    max_length: Annotated[int, typer.Option(help="Pieces of a question and its text.")] = 256,
+    max_length: Annotated[
+        int | None, typer.Option(help="Pieces of a question and its text; 256, or the model's own.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of limits, training and random sets.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     json: Json = False,
@@ -416,12 +418,15 @@ def ablate(
     from attnlib.training import Recipe
 
     # Without heads: refuses what it cannot do, before any work.
-    how = vars(Intervention(frozenset(), action, unit, specials, renormalise, length)).copy()
+    pieces = int(length) if length.isdigit() else length
+    how = vars(Intervention(frozenset(), action, unit, specials, renormalise, pieces)).copy()
     del how["heads"]
-    recipe = Recipe(epochs, 16, learning_rate, max_length=max_length, seed=seed)
     encoder = load_encoder(model, device=device)
+    width = max_length or min(256, encoder.max_length)
+    recipe = Recipe(epochs, 16, learning_rate, max_length=width, seed=seed)
     asked = load_corpus(questions, limit=limit, seed=seed, tokenizer=encoder.tokenizer)
     command.check_questions(asked)
+    command.check_heads(heads or (), each, encoder)
     learnt = [load_corpus(train, limit=train_limit, seed=seed)] if train else []
     with _progress() as bar:
         task = bar.add_task(f"answering {questions} with {model}", total=None)
@@ -430,10 +435,11 @@ def ablate(
             bar.update(task, completed=done, total=total)
 
         reader = reader_of(*learnt, encoder=encoder, recipe=vars(recipe), progress=tell)
+        reader = reader if max_length is None else reader.reading(max_length)
         if each:
             table = command.each_head(reader, asked, progress=tell, **how)
         else:
-            chosen = command.chosen_heads(heads or (), reader.encoder, asked, max_length)
+            chosen = command.chosen_heads(heads or (), reader.encoder, asked, width)
             table = command.ablation(
                 reader, asked, chosen, draws=draws, seed=seed, progress=tell, **how
             )

@@ -49,8 +49,8 @@ class Intervention:
                  in; or "kept", where attention to them and from them is never removed
     renormalise  of the last two: what is left of a row is divided by its sum; if nothing is left
                  the row stays 0
-    length       of "uniform": L counts the real pieces; or "padded", the width of the batch, where
-                 rows sum to less than 1
+    length       of "uniform": L counts the real pieces; or "padded", the width of the batch, or a
+                 number that inputs would be padded to: then rows sum to less than 1
     """
 
     heads: frozenset[Head]
@@ -58,13 +58,16 @@ class Intervention:
     unit: str = "sentence"
     specials: str = "sentence"
     renormalise: bool = False
-    length: str = "real"
+    length: str | int = "real"
 
     def __post_init__(self) -> None:
         check_choice("action", self.action, ACTIONS)
         check_choice("unit", self.unit, UNITS)
         check_choice("specials", self.specials, SPECIALS)
-        check_choice("length", self.length, LENGTHS)
+        if not isinstance(self.length, int):
+            check_choice("length", self.length, LENGTHS)
+        elif self.length < 1:
+            raise BadValue(f"length is {self.length}; expected 1 or more, real or padded.")
         for pair in self.heads:
             if min(pair) < 0:
                 raise BadValue(f"a head is {pair}; expected (layer, head) from 0, or heads_named.")
@@ -143,7 +146,7 @@ def _replacement(weights: Tensor, batch: Batch, intervention: Intervention) -> T
     if intervention.action == "uniform":
         real = batch.real.to(torch.promote_types(weights.dtype, torch.float32))
         n_real = real.sum(-1, keepdim=True).clamp_min(1)
-        row = real / (n_real if intervention.length == "real" else batch.length)
+        row = real / _row_length(intervention.length, n_real, batch.length)
         return row.to(weights.dtype)[:, None, None, :]
     kept = kept_pairs(batch, intervention).unsqueeze(1)
     left = weights.masked_fill(~kept, 0.0)
@@ -151,6 +154,13 @@ def _replacement(weights: Tensor, batch: Batch, intervention: Intervention) -> T
         return left
     total = left.sum(-1, keepdim=True)
     return left / total.masked_fill(total == 0, 1.0)
+
+
+def _row_length(length: str | int, n_real: Tensor, width: int) -> Tensor | int:
+    """L of a uniform row; an input that is longer than a given number has its own length."""
+    if isinstance(length, int):
+        return n_real.clamp_min(length)
+    return n_real if length == "real" else width
 
 
 def kept_pairs(batch: Batch, intervention: Intervention) -> Bool[Tensor, "batch query key"]:

@@ -86,8 +86,8 @@ def _check(found: dict[str, Tensor], encoder: Encoder) -> None:
             raise UnknownModel(
                 f"'{encoder.name}' has no head that reads answers: its files hold no {name}. "
                 "Expected a model tuned for extraction, such as "
-                "bert-large-uncased-whole-word-masking-finetuned-squad; use one, or train the "
-                "head with spantuned()."
+                "bert-large-uncased-whole-word-masking-finetuned-squad; use one, or name "
+                "questions to learn from (spantuned(), or --train)."
             )
         if tuple(found[name].shape) != shape:
             raise UnknownModel(

@@ -187,7 +187,8 @@ def show_ablation(table: pd.DataFrame, console: Console) -> None:
     if "what" not in table:
         shown = Table("head", "loss", "F1 lost", box=None)
         for row in table.itertuples():
-            shown.add_row(f"{row.layer}-{row.head}", f"{row.loss:+.3f}", f"{row.f1:+.1f}")
+            loss = "–" if math.isnan(row.loss) else f"{row.loss:+.3f}"
+            shown.add_row(f"{row.layer}-{row.head}", loss, f"{row.f1:+.1f}")
         console.print(shown)
         console.print("loss: rise of the right answer's cross-entropy, in nats.")
         return

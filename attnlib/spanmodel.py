@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from attnlib.assetcache import cache_folder
 from attnlib.corpora import Corpus
-from attnlib.encode import Batch, Collator, batches, model_inputs
+from attnlib.encode import Batch, Collator, batches, check_max_length, model_inputs
 from attnlib.errors import BadValue, CorpusError
 from attnlib.examples import Question
 from attnlib.modelcache import alone, keep, read_back, shape_of
@@ -79,6 +79,12 @@ class SpanReader:
         limit = self.facts["recipe"]["max_length"] if max_length is None else max_length
         stride = min(self.facts.get("stride", STRIDE), limit)
         return windows_of(questions, self.encoder, max_length=limit, stride=stride)
+
+    def reading(self, max_length: int) -> SpanReader:
+        """The same reader with windows of another length."""
+        check_max_length(max_length, self.encoder)
+        recipe = {**self.facts["recipe"], "max_length": max_length}
+        return replace(self, facts={**self.facts, "recipe": recipe})
 
     def batches(self, windows: Sequence[Window], batch_size: int = 16) -> list[Batch]:
         """All windows in batches of similar length."""
@@ -255,7 +261,10 @@ class _Job:
     def read(self, folder: Path) -> SpanReader | None:
         """What was kept, or None where anything of it is missing or damaged."""
         found = read_back(folder, self.blank, _modules)
-        return None if found is None else replace(found[0], facts=found[1])
+        # The key knows a stride by the windows it makes, and short texts have one whatever it is.
+        return (
+            None if found is None else replace(found[0], facts={**found[1], "stride": self.stride})
+        )
 
 
 def _modules(reader: SpanReader) -> nn.ModuleDict:

@@ -69,7 +69,7 @@ def windows_of(
     """Every question with its paragraph, long paragraphs in overlapping windows.
 
     stride  by how many pieces of the paragraph a window starts after the one before
-    The question stays whole; one that leaves no room for a stride of the paragraph is refused.
+    The question stays whole; one that leaves no room for a piece of the paragraph is refused.
     """
     encode.check_max_length(max_length, encoder)
     if stride < 1:
@@ -131,12 +131,17 @@ def _windows(
             return
 
 
+def _holds_text(place: tuple[int, int] | None) -> bool:
+    """Byte-level pieces of a lone blank stand for no characters."""
+    return place is not None and place[0] < place[1]
+
+
 def answerable(windows: Sequence[Window], batch: Batch) -> Bool[Tensor, "batch piece"]:
     """Where an answer may begin or end: pieces of the paragraph, and [CLS] for "not here"."""
     found = torch.zeros_like(batch.real, device="cpu")
     for row, number in enumerate(batch.index):
         places = windows[number].places
-        found[row, : len(places)] = torch.tensor([place is not None for place in places])
+        found[row, : len(places)] = torch.tensor([_holds_text(place) for place in places])
     return found.to(batch.device) | batch.cls
 
 
@@ -150,7 +155,8 @@ def targets(
     spans = []
     for window in windows:
         answer = questions[window.question].answers[0]
-        spans.append(window.span_of(answer.start, answer.start + len(answer.text)))
+        start = answer.start + len(answer.text) - len(answer.text.lstrip())  # no piece is blank
+        spans.append(window.span_of(start, start + len(answer.text.strip())))
     return [(0, 0) if span is None else span for span in spans], spans.count(None)
 
 
@@ -168,6 +174,8 @@ def candidates(
     A span lies in the paragraph and has at most `max_answer` pieces; its score is the start logit
     of its first piece plus the end logit of its last.
     """
+    if n_best < 1 or max_answer < 1:
+        raise BadValue(f"n_best is {n_best} and max_answer {max_answer}; expected 1 or more.")
     length = batch.length
     inside = answerable(windows, batch) & ~batch.cls
     start = logits[..., 0].float().masked_fill(~inside, -torch.inf)

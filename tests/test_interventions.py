@@ -623,3 +623,17 @@ def test_replays_of_a_trained_model(e5_small: Encoder) -> None:
         assert torch.equal(answer, run_changed(e5_small, batch, variant))
         wanted = by_hand(e5_small, batch, edit_of(batch, heads, settings))
         assert apart(answer, wanted, batch) < 1e-4
+
+
+def test_a_uniform_row_may_have_a_length_of_its_own(bert: Encoder) -> None:
+    """As if the inputs were padded to that number; an input that is longer has its own length."""
+    batch = batch_of(bert)
+    weights = torch.full((len(batch), 2, batch.length, batch.length), 0.5)
+    for length in (1, batch.length + 7):
+        asked = Intervention(frozenset([(0, 1)]), "uniform", length=length)
+        rows = changed(weights, batch, asked, 0)[:, 1]
+        for i, n in enumerate(batch.real.sum(-1).tolist()):
+            torch.testing.assert_close(rows[i, 0, :n], torch.full((n,), 1 / max(n, length)))
+            assert (rows[i, 0, n:] == 0).all()
+    with pytest.raises(BadValue, match="length is 0; expected 1 or more"):
+        Intervention(frozenset(), "uniform", length=0)

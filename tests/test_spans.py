@@ -299,6 +299,8 @@ def brute_force(
         for last, finish in enumerate(window.places):
             if begin is None or finish is None or not first <= last <= first + max_answer - 1:
                 continue
+            if begin[0] == begin[1] or finish[0] == finish[1]:  # a lone blank is no text
+                continue
             score = float(logits[first, 0]) + float(logits[last, 1])
             found.append((context[begin[0] : finish[1]], begin[0], score))
     return sorted(found, key=lambda span: -span[2])[:n_best]

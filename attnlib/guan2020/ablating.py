@@ -19,8 +19,9 @@ from attnlib.ablations import (
 )
 from attnlib.answers import score_answers, summary
 from attnlib.corpora import Corpus
+from attnlib.errors import BadValue
 from attnlib.guan2020.subjects import reader_and_types
-from attnlib.guan2020.tables import ROWS, UNTAPPED, Row
+from attnlib.guan2020.tables import BASELINE, ROWS, UNTAPPED, Row, row_numbered
 from attnlib.headtypes import TYPES
 from attnlib.models import Encoder
 from attnlib.papers import Finding
@@ -85,13 +86,13 @@ def control_answers(
     facts  overlap: the share of the row's heads that a random set has, on average
     """
     reader, test, types = reader_and_types(given, encoder=encoder, recipe=recipe)
-    (own,) = [one for one in ROWS if one.number == row]
+    own = row_numbered(row)
     heads = own.heads(types)
     places = spread_out([question.article for question in test.examples], n_questions)
     if not heads:
         empty = pd.DataFrame({"row": [], "draw": [], "place": [], "em": [], "f1": []})
         return Found(empty, facts={"overlap": None, "inputs": 0, "passes": 0})
-    sets = matched_draws(heads, encoder.n_heads, draws=draws, seed=seed)
+    sets = matched_draws(heads, reader.encoder.n_heads, draws=draws, seed=seed)
     variants = {str(draw): own.variant(drawn) for draw, drawn in enumerate(sets)}
     outcome = ablated(reader, [test.examples[p] for p in places], variants, progress=progress)
     table = _long(outcome, places).assign(row=row)
@@ -119,6 +120,8 @@ def _long(outcome: Outcome, places: Sequence[int]) -> pd.DataFrame:
 
 def spread_out(groups: Sequence[str], n: int) -> list[int]:
     """Places of n questions, taken from the articles in turn, so that each has its share."""
+    if n < 1:
+        raise BadValue(f"{n} questions were asked for; expected one or more.")
     by_group: dict[str, list[int]] = {}
     for place, group in enumerate(groups):
         by_group.setdefault(group, []).append(place)
@@ -159,7 +162,8 @@ def ablations(answers: pd.DataFrame, *controls: pd.DataFrame, seed: int = 0) -> 
     if "excess" not in table:
         table[["excess", "excess_low", "excess_high", "p", "control_f1"]] = np.nan
     f1 = {number: part["f1"].to_numpy() for number, part in scores.items()}
-    table["lost"] = [100 * (1 - f1[row].mean() / max(f1[1].mean(), 1e-12)) for row in table["row"]]
+    whole = f1[BASELINE].mean() or np.nan  # nothing of nothing can be lost
+    table["lost"] = [100 * (1 - f1[row].mean() / whole) for row in table["row"]]
     return Found(table, _findings(table, f1, groups, seed))
 
 
@@ -201,9 +205,9 @@ def _findings(
     for row in ROWS:
         own = by_row.loc[row.number]
         found[f"{row.key}.f1"] = Finding(own["f1"], own["f1_low"], own["f1_high"])
-        lost = paired_loss(f1[row.number], f1[1], groups, seed=seed)
-        found[f"{row.key}.lost"] = _points(lost, 100 / max(float(f1[1].mean()), 1e-12))
-        if not np.isnan(own["excess"]):
+        lost = paired_loss(f1[row.number], f1[BASELINE], groups, seed=seed)
+        found[f"{row.key}.lost"] = _points(lost, 100 / (float(f1[BASELINE].mean()) or np.nan))
+        if row.types:  # undefined if no head is of these types
             found[f"{row.key}.beyond_control"] = Finding(
                 -own["excess"], -own["excess_high"], -own["excess_low"]
             )

@@ -25,7 +25,7 @@ READINGS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "rows renormalised": (("intra", "inter"), {"renormalise": True}),
     "[SEP] segments for sentences": (("intra", "inter"), {"unit": "segment"}),
     "[CLS] and [SEP] never cut off": (("intra", "inter"), {"specials": "kept"}),
-    "L counts padding": (("substitute",), {"length": "padded"}),
+    "L = 384, padding counted": (("substitute",), {"length": 384}),
 }
 """Other readings of Sec. 5: which kinds of ablation they concern, and what is different."""
 
@@ -83,7 +83,7 @@ def single_head_effects(
            its standard error over questions), f1 (points lost)
     """
     reader, questions, types = _asked(given, encoder, recipe, n_questions)
-    heads = single_heads(encoder)
+    heads = single_heads(reader.encoder)
     variants: dict[str, tuple[Intervention, ...]] = {"whole": ()}
     variants |= {f"{a}-{b}": (Intervention(frozenset([(a, b)]), "zero"),) for a, b in heads}
     outcome = ablated(reader, questions, variants, progress=progress)

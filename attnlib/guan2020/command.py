@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from attnlib import interventions
 from attnlib.ablations import ablated, harm_p_value, matched_draws, paired_loss
 from attnlib.answers import summary
 from attnlib.corpora import Corpus
@@ -34,42 +35,49 @@ def check_questions(corpus: Corpus) -> None:
         )
 
 
+def check_heads(given: Sequence[str], each: bool, encoder: Encoder) -> None:
+    """Refuse, before any work, heads that the model does not have, or none, or too many ways."""
+    if each and given:
+        raise BadValue("--heads and --each were both given; expected one of them.")
+    if not each and not given:
+        raise BadValue("no head was named; use --heads, with a name such as 5-4, or --each.")
+    named = [heads for one in given if one not in TYPES for heads in named_heads(one, encoder)]
+    interventions.check_heads(encoder, [Intervention(frozenset(named), "zero")])
+
+
+def named_heads(pattern: str, encoder: Encoder) -> frozenset[Head]:
+    """Heads by name (5-4), by layer (5-*), or by number (*-4)."""
+    match = re.fullmatch(r"([1-9]\d*|\*)-([1-9]\d*|\*)", pattern)
+    if match is None:
+        raise BadValue(
+            f"'{pattern}' names no head; expected a name such as 5-4, a pattern such as 5-* or "
+            f"*-4, or a type: {', '.join(TYPES)}."
+        )
+    if "*" not in pattern:
+        return heads_named([pattern])
+    layer, head = (None if part == "*" else int(part) - 1 for part in match.groups())
+    fits = [(a, b) for a, b in single_heads(encoder) if layer in (None, a) and head in (None, b)]
+    if not fits:
+        raise BadValue(
+            f"'{pattern}' names no head of '{encoder.name}'; it has {encoder.n_layers} layers of "
+            f"{encoder.n_heads} heads, counted from 1."
+        )
+    return frozenset(fits)
+
+
 def chosen_heads(
     given: Sequence[str], encoder: Encoder, corpus: Corpus, max_length: int
 ) -> frozenset[Head]:
-    """Heads by name (5-4), by layer (5-*), by number (*-4), by type (diagonal), or all of these.
+    """Heads by name or pattern, by type (diagonal), or all of these.
 
     Types are those of the encoder on the corpus: four clusters of distance features.
     """
-    found: set[Head] = set()
-    types = None
-    for one in given:
-        if one in TYPES:
-            types = types_on(encoder, corpus, max_length) if types is None else types
-            found |= heads_of_types(types, [one])
-            continue
-        match = re.fullmatch(r"(\d+|\*)-(\d+|\*)", one)
-        if match is None:
-            raise BadValue(
-                f"'{one}' names no head; expected a name such as 5-4, a pattern such as 5-* or "
-                f"*-4, or a type: {', '.join(TYPES)}."
-            )
-        if "*" not in one:
-            found |= heads_named([one])
-            continue
-        layer, head = (None if part == "*" else int(part) - 1 for part in match.groups())
-        fits = {
-            (a, b) for a, b in single_heads(encoder) if layer in (None, a) and head in (None, b)
-        }
-        if not fits:
-            raise BadValue(
-                f"'{one}' names no head of '{encoder.name}'; it has {encoder.n_layers} layers of "
-                f"{encoder.n_heads} heads, counted from 1."
-            )
-        found |= fits
-    if not found:
-        raise BadValue("no head was named; use --heads, with a name such as 5-4, or --each.")
-    return frozenset(found)
+    check_heads(given, False, encoder)
+    kinds = [one for one in given if one in TYPES]
+    found = frozenset[Head]().union(*(named_heads(o, encoder) for o in given if o not in TYPES))
+    if kinds:
+        found |= heads_of_types(types_on(encoder, corpus, max_length), kinds)
+    return found
 
 
 def types_on(encoder: Encoder, corpus: Corpus, max_length: int, seed: int = 0) -> pd.DataFrame:

@@ -101,7 +101,7 @@ def features_of(
         names, rows = feature_rows(found.not_empty())
         total = found.rows(metrics[0].key)[1].reshape(len(rows), -1)[:, 0].sum()
         defined = rows[~np.isnan(rows).any((1, 2))]
-        _KEPT[key] = Features(names, defined, encoder.n_heads, int(total))
+        _KEPT[key] = Features(names, defined, model.n_heads, int(total))
     return _KEPT[key]
 
 
@@ -162,8 +162,8 @@ def feature_decisions(
     """What another reading of Eq. 2 does to the types: how many heads change theirs.
 
     table  reading, agreement (adjusted Rand index with our reading), same (share of heads of the
-           same type; NaN where the naming rule has no special tokens to go by), and the shares of
-           the four types
+           same type; NaN where the naming rule has no special tokens to go by), and how many heads
+           each of the four types has (n_dense, ...)
     """
     given: Any = {"encoder": encoder, "task": task, "recipe": recipe, "max_length": max_length}
     ours: list[str] = []

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from attnlib.errors import BadValue
 from attnlib.guan2020.subjects import PRETRAINED, QUESTIONS
 from attnlib.headtypes import TYPES
 from attnlib.papers import Finding
@@ -19,6 +20,12 @@ def type_moves(*tables: pd.DataFrame, models: Sequence[str]) -> Found:
     tables  those of `head_types`, the pre-trained model's first
     table   task (the model), layer, head, before, after, changed
     """
+    missing = [name for name in (PRETRAINED, QUESTIONS) if name not in models]
+    if missing or len(models) != len(tables):
+        raise BadValue(
+            f"{len(tables)} tables of types for the models {', '.join(models)}; expected one for "
+            f"each, {PRETRAINED} and {QUESTIONS} among them."
+        )
     before = tables[models.index(PRETRAINED)]
     rows = []
     for model, table in zip(models, tables, strict=True):

@@ -77,7 +77,7 @@ def decision_rows(found: Found) -> pd.DataFrame:
 def ablation_decision_rows(found: Found) -> pd.DataFrame:
     """F1 of every reading of Sec. 5 by row of the paper, ours in the first column."""
     table = found.table
-    wide = table.pivot_table(index="row", columns="reading", values="f1", sort=False)
+    wide = table.pivot_table(index="row", columns="reading", values="f1", sort=False).sort_index()
     ours = table.drop_duplicates("row").set_index("row")
     return wide.assign(ours=ours["ours"], what=ours["kind"] + " " + ours["types"]).pipe(
         lambda one: one[["what", "ours", *wide.columns]]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from attnlib.errors import BadValue
 from attnlib.headtypes import TYPES
 from attnlib.interventions import Head, Intervention, heads_of_types
 
@@ -66,6 +67,14 @@ ROWS: tuple[Row, ...] = (
     Row(19, "inter", _but(_MIXED)),
 )
 """In the paper's order. Row 1 is the model as it is."""
+
+
+def row_numbered(number: int) -> Row:
+    """A row of the paper by its number."""
+    found = [row for row in ROWS if row.number == number]
+    if not found:
+        raise BadValue(f"row {number} is none of the paper's; expected {BASELINE} to {len(ROWS)}.")
+    return found[0]
 
 
 def with_paper(table: pd.DataFrame, *reported: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:

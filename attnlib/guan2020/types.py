@@ -62,7 +62,7 @@ def head_types(
     margins = naming(mean, clustering, found.special, found.near).margins
     numbers = {}
     if model == QUESTIONS:
-        numbers = _with_intervals(found, seed)
+        numbers = _with_intervals(found, table["type"].tolist(), seed)
         draws = [alone[chosen].mean() for chosen in _drawn(len(alone), seed)]
         numbers["types.consistent"] = Finding(float(alone.mean()), *_ends(draws))
     facts = {
@@ -200,16 +200,16 @@ def type_numbers(found: Features, mean: np.ndarray, types: Sequence[str]) -> dic
             far["dense&vertical"] - far["diagonal"], special["dense&vertical"] - special["diagonal"]
         ),
         "types.vertical.special_ratio": special["vertical"]
-        / max(special[name] for name in TYPES if name != "vertical"),
+        / max(1e-12, *(special[name] for name in TYPES if name != "vertical")),
         "types.diagonal.layers": len(set(found.layers[of == "diagonal"])) / n_layers,
         "types.dense_vertical.off_middle": abs(depths["dense&vertical"] - 0.5),
     }
     return numbers
 
 
-def _with_intervals(found: Features, seed: int) -> dict[str, Finding]:
+def _with_intervals(found: Features, types: Sequence[str], seed: int) -> dict[str, Finding]:
     """The numbers from all inputs; clusters and names are found again for inputs drawn anew."""
-    value = type_numbers(found, found.mean, _types_of(found, found.mean, seed))
+    value = type_numbers(found, found.mean, types)
     spread: dict[str, list[float]] = {name: [] for name in value}
     for chosen in _drawn(len(found.rows), seed):
         mean = found.rows[chosen].mean(0)

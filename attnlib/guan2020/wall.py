@@ -15,7 +15,7 @@ from torch import Tensor
 from attnlib.corpora import Corpus
 from attnlib.encode import Collator, tokenized
 from attnlib.errors import BadValue
-from attnlib.examples import Question
+from attnlib.examples import Question, sentence_starts
 from attnlib.extract import Tap, run_tapped, tapped
 from attnlib.guan2020.subjects import model_of
 from attnlib.models import Encoder
@@ -42,9 +42,9 @@ def wall_maps(
     """
     *train, questions = corpora
     own = model_of(*train, encoder=encoder, task=task, recipe=recipe, progress=progress)
-    example = opening(questions.examples[0], encoder, max_pieces)
-    (encoded,) = tokenized([example], encoder)
-    batch = Collator(encoder)([encoded])
+    example = opening(questions.examples[0], own, max_pieces)
+    (encoded,) = tokenized([example], own)
+    batch = Collator(own)([encoded])
     maps: list[Tensor] = []
 
     def observe(layer: int, rows: slice, weights: Tensor, scores: Tensor | None) -> None:
@@ -57,7 +57,7 @@ def wall_maps(
         for layer, heads in enumerate(maps)
         for head, one in enumerate(heads.float().cpu().numpy())
     ]
-    tokens = encoder.tokenizer.convert_ids_to_tokens(encoded.ids)
+    tokens = own.tokenizer.convert_ids_to_tokens(encoded.ids)
     return Found(
         pd.DataFrame(rows), facts={"pieces": list(tokens), "model": model, "inputs": 1, "passes": 1}
     )
@@ -65,7 +65,7 @@ def wall_maps(
 
 def opening(question: Question, encoder: Encoder, max_pieces: int) -> Question:
     """A question with as many whole sentences of its paragraph as fit."""
-    starts = question.starts[1] if question.starts else (0,)
+    starts = question.starts[1] if question.starts else sentence_starts(question.context)
     best = None
     for end in (*starts[1:], len(question.context)):
         shorter = replace(question, context=question.context[:end].strip(), starts=None)
