@@ -43,13 +43,13 @@ def ablation_decisions(
     """
     reader, questions, types = _asked(given, encoder, recipe, n_questions)
     heads = {row.number: row.heads(types) for row in ROWS}
-    variants = {row.key: row.variant(heads[row.number]) for row in ROWS}
     concerned = [
         (reading, row, other)
         for reading, (kinds, other) in READINGS.items()
         for row in ROWS
         if row.kind in kinds and heads[row.number]
     ]
+    variants = {row.key: row.variant(heads[row.number]) for _, row, _ in concerned}
     for reading, row, other in concerned:
         variants[f"{row.key} {reading}"] = row.variant(heads[row.number], **other)
     outcome = ablated(reader, questions, variants, progress=progress)
