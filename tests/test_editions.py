@@ -57,7 +57,7 @@ def test_every_edition_loads_and_fits_its_notebooks(name: str) -> None:
     read = set()
     for chapter in edition.chapters:
         given = editions.chapter_parameters(edition, chapter)
-        assert given["model"] == edition.models["main"]
+        assert given["model"] == chapter.parameters.get("model", edition.models["main"])
         read |= {given[name] for name in ("corpus", "wiki_corpus") if name in given}
     assert read == {edition.corpora["wiki"]}
 
