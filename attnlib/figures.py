@@ -143,11 +143,10 @@ def label(metric: str) -> str:
     if record.key.startswith("bias_"):
         role = record.key.partition("@")[0].removeprefix("bias_").replace("_", " ")
         return f"bias towards {role}{variant}"
-    if record.key.startswith("distance_"):
-        return f"share {record.relation.short}" if record.relation else record.key
     if record.relation is not None:
         place = record.relation.short or f"to {record.relation.what.split(',')[0]}"
-        return f"attention {place}{variant}"
+        noun = "share" if record.key.startswith("distance_") else "attention"
+        return f"{noun} {place}{variant}"
     return record.key.partition("@")[0].replace("_", " ").replace("cls", "[CLS]") + variant
 
 
