@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,14 +16,12 @@ from attnlib.answers import score_answers
 from attnlib.encode import Batch
 from attnlib.errors import BadValue, CorpusError
 from attnlib.examples import Question
-from attnlib.interventions import Intervention, replays
+from attnlib.interventions import Head, Intervention, Variant, replays, single_heads
 from attnlib.spanmodel import SpanReader
 from attnlib.spans import Candidate, Window, answerable, best_answers, targets
 from attnlib.stats import LEVEL
 from attnlib.stream import Progress
 
-Head = tuple[int, int]
-Variant = Sequence[Intervention]
 DRAWS = 2000
 
 
@@ -111,6 +110,23 @@ def _by_question(losses: np.ndarray, windows: Sequence[Window], n_questions: int
 def _texts(spans: Sequence[tuple[int, list[Candidate]]], n_questions: int) -> list[str]:
     best = best_answers(spans, n_questions, 1)
     return [one[0].text if one else "" for one in best]
+
+
+def single_ablations(
+    reader: SpanReader,
+    questions: Sequence[Question],
+    *,
+    progress: Progress | None = None,
+    **how: Any,
+) -> tuple[list[Head], Outcome]:
+    """Every head changed alone: the heads, and the outcome, whose first variant is the whole model.
+
+    how  action and the open points of `Intervention`
+    """
+    heads = single_heads(reader.encoder)
+    variants: dict[str, Variant] = {"whole": ()}
+    variants |= {f"{a}-{b}": (Intervention(frozenset([(a, b)]), **how),) for a, b in heads}
+    return heads, ablated(reader, questions, variants, progress=progress)
 
 
 # --- the control: random heads of the same layers -------------------------------------------------

@@ -7,6 +7,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from attnlib.corpora import Corpus
 from attnlib.encode import Batch, Collator, batches, check_max_length, model_inputs
 from attnlib.errors import BadValue, check_choice
 from attnlib.glue import check_parts, check_varied, class_counts, known_task, labels_of, scores
-from attnlib.modelcache import alone, keep, read_back, shape_of
+from attnlib.modelcache import keep, once, read_back, shape_of
 from attnlib.models import Encoder, random_encoder, weights_digest
 from attnlib.tasks import Task
 from attnlib.training import SECONDS_BETWEEN, Progress, Recipe, forget, train
@@ -150,12 +151,7 @@ def finetuned(
     job = _Job(encoder, corpus, known_task(task), recipe or Recipe(), start)
     job.check()
     folder = (cache_folder() / "finetuned" if cache is None else cache) / job.key()
-    kept = job.read(folder)
-    if kept is not None:
-        return kept
-    with alone(folder):
-        kept = job.read(folder)  # another process may have come first
-        return job.run(folder, every, progress) if kept is None else kept
+    return once(folder, job.read, partial(job.run, every=every, progress=progress))
 
 
 @dataclass(frozen=True)

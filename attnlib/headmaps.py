@@ -36,7 +36,7 @@ def head_map(
     if rows.empty:
         raise BadValue("no head has a place in the plane; give x and y.")
     rows["name"] = [f"{int(r['layer'])}-{int(r['head'])}" for _, r in rows.iterrows()]
-    marked = _named(rows, named)
+    marked = named_heads(rows, named)
     with style.drawing():
         tall = max(np.ptp(rows["y"]), 1e-9) / max(np.ptp(rows["x"]), np.ptp(rows["y"]), 1e-9)
         size = (style.WIDTHS["wide"], 1.15 + 3.45 * max(tall, 0.4))
@@ -45,8 +45,8 @@ def head_map(
         _by_layer(figure, left, rows)
         kinds = _by_behaviour(right, rows)
         for panel in (left, right):
-            _plane_axis(panel, rows)
-            _write_names(panel, marked, rows)
+            plane_axis(panel, rows)
+            write_names(panel, marked, rows)
         _scale_bar(left, rows, unit)
     counts = ", ".join(f"{name} {count}" for name, count in kinds.items())
     text = (
@@ -131,20 +131,26 @@ _CLASSES = (
 _SPARE_MARKS = ("s", "D", "8", "<", ">", "P")
 
 
-def _named(rows: pd.DataFrame, named: int | Sequence[str]) -> pd.DataFrame:
-    """The heads to name: those asked for, or the outermost."""
+def named_heads(
+    rows: pd.DataFrame, named: int | Sequence[str], *, apart: float = 0.11
+) -> pd.DataFrame:
+    """The heads to name: those asked for, or so many of the outermost.
+
+    rows   name, x, y
+    apart  how near two named heads may be, as a share of the plane's width
+    """
     if isinstance(named, int):
-        return _outermost(rows, named)
+        return _outermost(rows, named, apart)
     unknown = [name for name in named if name not in set(rows["name"])]
     if unknown:
         raise BadValue(f"head '{unknown[0]}' is not in the table; heads are named like '5-4'.")
     return rows[rows["name"].isin(named)]
 
 
-def _outermost(rows: pd.DataFrame, n: int) -> pd.DataFrame:
+def _outermost(rows: pd.DataFrame, n: int, share: float) -> pd.DataFrame:
     """The n heads farthest from the middle, none so near to another that names would overlap."""
     places = rows[["x", "y"]].to_numpy(float)
-    apart = 0.11 * max(np.ptp(places, axis=0).max(), 1e-9)
+    apart = share * max(np.ptp(places, axis=0).max(), 1e-9)
     chosen: list[int] = []
     for one in np.argsort(-np.hypot(*(places - places.mean(0)).T), kind="stable"):
         gaps = np.hypot(*(places[chosen] - places[one]).T)
@@ -194,9 +200,9 @@ def _by_behaviour(panel: Axes, rows: pd.DataFrame) -> dict[str, int]:
     return counts
 
 
-def _plane_axis(panel: Axes, rows: pd.DataFrame) -> None:
+def plane_axis(panel: Axes, rows: pd.DataFrame, *, rim: float = 0.12) -> None:
     """Only distances mean something in such a plane: no numbers, the same scale both ways."""
-    reach = 0.12 * max(np.ptp(rows["x"]), np.ptp(rows["y"]), 1e-9)
+    reach = rim * max(np.ptp(rows["x"]), np.ptp(rows["y"]), 1e-9)
     for axis in ("x", "y"):
         panel.set(**{f"{axis}lim": (rows[axis].min() - reach, rows[axis].max() + reach)})
     panel.set_aspect("equal")
@@ -205,15 +211,22 @@ def _plane_axis(panel: Axes, rows: pd.DataFrame) -> None:
     panel.spines[:].set_alpha(0.4)
 
 
-def _write_names(panel: Axes, marked: pd.DataFrame, rows: pd.DataFrame) -> None:
-    """Names of heads on the outer side of their points."""
+def write_names(
+    panel: Axes,
+    marked: pd.DataFrame,
+    rows: pd.DataFrame,
+    *,
+    size: float = 7.5,
+    away: tuple[float, float] = (3, 1.5),
+) -> None:
+    """Names of heads on the outer side of their points, so many points away from them."""
     for _, row in marked.iterrows():
         right, up = row["x"] >= rows["x"].mean(), row["y"] >= rows["y"].mean()
         place: Any = {"ha": "left" if right else "right", "va": "bottom" if up else "top"}
-        shift = (3 if right else -3, 1.5 if up else -1.5)
+        shift = (away[0] if right else -away[0], away[1] if up else -away[1])
         at: Any = (row["x"], row["y"])
         panel.annotate(
-            row["name"], at, xytext=shift, textcoords="offset points", fontsize=7.5, **place
+            row["name"], at, xytext=shift, textcoords="offset points", fontsize=size, **place
         )
 
 

@@ -65,7 +65,17 @@ def keep(folder: Path, modules: nn.Module, facts: Mapping[str, Any]) -> None:
             os.replace(path, folder / FACTS)
 
 
-def alone(folder: Path) -> AbstractContextManager[Any]:
+def once(folder: Path, read: Callable[[Path], T | None], train: Callable[[Path], T]) -> T:
+    """What is kept in the folder, or trained for it; one process at a time trains."""
+    kept = read(folder)
+    if kept is not None:
+        return kept
+    with _alone(folder):
+        kept = read(folder)  # another process may have come first
+        return train(folder) if kept is None else kept
+
+
+def _alone(folder: Path) -> AbstractContextManager[Any]:
     """One process at a time trains for a folder; the kernel frees the lock of a killed one."""
     from filelock import FileLock
 

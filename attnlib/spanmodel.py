@@ -7,6 +7,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from attnlib.corpora import Corpus
 from attnlib.encode import Batch, Collator, batches, check_max_length, model_inputs
 from attnlib.errors import BadValue, CorpusError
 from attnlib.examples import Question
-from attnlib.modelcache import alone, keep, read_back, shape_of
+from attnlib.modelcache import keep, once, read_back, shape_of
 from attnlib.models import Encoder, weights_digest
 from attnlib.spans import (
     MAX_ANSWER,
@@ -152,12 +153,7 @@ def spantuned(
     job = _Job(encoder, corpus, recipe or Recipe(max_length=256, batch_size=16), stride)
     job.check()
     folder = (cache_folder() / "finetuned" if cache is None else cache) / job.key()
-    kept = job.read(folder)
-    if kept is not None:
-        return kept
-    with alone(folder):
-        kept = job.read(folder)  # another process may have come first
-        return job.run(folder, every, progress) if kept is None else kept
+    return once(folder, job.read, partial(job.run, every=every, progress=progress))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from attnlib import style
 from attnlib.drawing import Drawing, need
 from attnlib.errors import BadValue, UnknownName, did_you_mean
+from attnlib.headmaps import named_heads, plane_axis, write_names
 from attnlib.rolefigures import light_grid
 from attnlib.roleoverlaps import task_name
 
@@ -71,7 +72,7 @@ def type_plane(
     placed = rows[rows[["x", "y"]].notna().all(axis=1)].reset_index(drop=True)
     if placed.empty:
         raise BadValue("no head has a place in the plane; give x and y.")
-    marked = _outermost(placed, named) if isinstance(named, int) else _asked(placed, named)
+    marked = named_heads(placed.assign(name=head_names(placed)), named, apart=0.1)
     inside = ~(placed["silhouette"] < 0)
     with style.drawing():
         tall = max(np.ptp(placed["y"]), 1e-9) / max(np.ptp(placed["x"]), 1e-9)
@@ -90,8 +91,8 @@ def type_plane(
                     edge = {"color": look.colour, "marker": "x"}
                 told = f"{name} ({int((rows['type'] == name).sum())})" if solid else None
                 panel.scatter(part["x"], part["y"], label=told, **edge, **dots)
-        _plane_axis(panel, placed)
-        _write_names(panel, marked, placed)
+        plane_axis(panel, placed, rim=0.08)
+        write_names(panel, marked, placed, size=8, away=(4, 2))
         figure.legend(loc="outside lower center", ncols=5, fontsize=8.5, **style.TIGHT)
     counts, n_border = spoken_counts(rows), int((~inside).sum())
     lost = f" {len(rows) - len(placed)} heads have no place." if len(placed) < len(rows) else ""
@@ -185,48 +186,9 @@ def type_legend(figure: Figure, names: Sequence[str]) -> None:
     figure.legend(handles=swatches, fontsize=8.5, **shape, **style.TIGHT)
 
 
-def _asked(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    rows = rows.assign(name=head_names(rows))
-    if unknown := [name for name in names if name not in set(rows["name"])]:
-        raise BadValue(f"head '{unknown[0]}' is not in the table; heads are named like '5-4'.")
-    return rows[rows["name"].isin(names)]
-
-
 def head_names(rows: pd.DataFrame) -> list[str]:
     """Heads as people call them: layer and head from 1, as in `5-4`."""
     return [f"{int(a)}-{int(b)}" for a, b in zip(rows["layer"], rows["head"], strict=True)]
-
-
-def _outermost(rows: pd.DataFrame, n: int) -> pd.DataFrame:
-    """The n heads farthest from the middle, none so near to another that names would overlap."""
-    rows = rows.assign(name=head_names(rows))
-    places = rows[["x", "y"]].to_numpy(float)
-    apart = 0.1 * max(np.ptp(places, axis=0).max(), 1e-9)
-    chosen: list[int] = []
-    for one in np.argsort(-np.hypot(*(places - places.mean(0)).T), kind="stable"):
-        if len(chosen) < n and (np.hypot(*(places[chosen] - places[one]).T) > apart).all():
-            chosen.append(int(one))
-    return rows.iloc[chosen]
-
-
-def _plane_axis(panel: Axes, rows: pd.DataFrame) -> None:
-    """Only nearness means something in such a plane: no numbers, the same scale both ways."""
-    reach = 0.08 * max(np.ptp(rows["x"]), np.ptp(rows["y"]), 1e-9)
-    for axis in ("x", "y"):
-        panel.set(**{f"{axis}lim": (rows[axis].min() - reach, rows[axis].max() + reach)})
-    panel.set_aspect("equal")
-    panel.tick_params(length=0, labelbottom=False, labelleft=False)
-    panel.spines[:].set_visible(True)
-    panel.spines[:].set_alpha(0.4)
-
-
-def _write_names(panel: Axes, marked: pd.DataFrame, rows: pd.DataFrame) -> None:
-    """Names of heads on the outer side of their points."""
-    for _, row in marked.iterrows():
-        right, up = row["x"] >= rows["x"].mean(), row["y"] >= rows["y"].mean()
-        place: Any = {"ha": "left" if right else "right", "va": "bottom" if up else "top"}
-        place |= {"xytext": (4 if right else -4, 2 if up else -2), "fontsize": 8}
-        panel.annotate(row["name"], (row["x"], row["y"]), textcoords="offset points", **place)
 
 
 def feature_order(features: pd.Series) -> list[str]:

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
     *("--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu"),
@@ -179,3 +181,14 @@ def chromium(binary: str) -> Iterator[Page]:
             process.kill()
             os.close(from_us)
             os.close(to_us)
+
+
+def browser_or_skip(missed: str) -> Iterator[Page]:
+    """A browser for a fixture; without one the tests are skipped, or fail where one is required."""
+    binary = browser_path()
+    if binary is None:
+        if os.environ.get("ATTNLIB_REQUIRE_BROWSER") == "1":
+            pytest.fail("ATTNLIB_REQUIRE_BROWSER is set and there is no chromium on the PATH")
+        pytest.skip(f"no chromium on the PATH: {missed}")
+    with chromium(binary) as opened:
+        yield opened

@@ -19,7 +19,7 @@ from test_ablations import QUESTIONS as ASKED
 from test_ablations import naive, reader_on
 from test_publishedreader import saved, trained_elsewhere
 
-from attnlib import corpora
+from attnlib import ablations, corpora
 from attnlib.ablations import Outcome, matched_draws
 from attnlib.corpora import Corpus
 from attnlib.examples import Segment
@@ -166,7 +166,7 @@ def test_heads_whose_loss_is_undefined_come_last(
         f1 = np.zeros_like(loss)
         return Outcome(tuple(variants), f1, f1, loss)
 
-    monkeypatch.setattr(command, "ablated", fake)
+    monkeypatch.setattr(ablations, "ablated", fake)
     with pytest.warns(RuntimeWarning, match="empty"):
         table = command.each_head(reader, TOY, action="zero")
     assert table[["layer", "head"]].iloc[0].tolist() == [LAYERS, HEADS]

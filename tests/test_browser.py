@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chromium import Page, browser_path, chromium
+from chromium import Page, browser_or_skip
 from tinybook import shared_folder, tiny_site
 
 POCKET = Path(__file__).parents[1] / "_build" / "pocket" / "html"
@@ -24,13 +23,7 @@ TEXT = """getComputedStyle(document.querySelector('article p')).color"""
 
 @pytest.fixture(scope="module")
 def page() -> Iterator[Page]:
-    binary = browser_path()
-    if binary is None:
-        if os.environ.get("ATTNLIB_REQUIRE_BROWSER") == "1":
-            pytest.fail("ATTNLIB_REQUIRE_BROWSER is set and there is no chromium on the PATH")
-        pytest.skip("no chromium on the PATH: the pages were not opened in a browser")
-    with chromium(binary) as opened:
-        yield opened
+    yield from browser_or_skip("the pages were not opened in a browser")
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,7 +15,7 @@ import matplotlib.image
 import numpy as np
 import pandas as pd
 import pytest
-from chromium import Page, browser_path, chromium
+from chromium import Page, browser_or_skip
 from matplotlib.colors import to_rgb
 
 from attnlib.errors import BadValue, UnknownName
@@ -274,13 +273,7 @@ def test_an_unknown_type_is_named() -> None:
 
 @pytest.fixture(scope="module")
 def page() -> Iterator[Page]:
-    binary = browser_path()
-    if binary is None:
-        if os.environ.get("ATTNLIB_REQUIRE_BROWSER") == "1":
-            pytest.fail("ATTNLIB_REQUIRE_BROWSER is set and there is no chromium on the PATH")
-        pytest.skip("no chromium on the PATH: the wall was not opened in a browser")
-    with chromium(binary) as opened:
-        yield opened
+    yield from browser_or_skip("the wall was not opened in a browser")
 
 
 @pytest.fixture(scope="module")

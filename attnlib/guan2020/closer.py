@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnlib.ablations import ablated
+from attnlib.ablations import ablated, single_ablations
 from attnlib.corpora import Corpus
 from attnlib.examples import Question
 from attnlib.guan2020.ablating import spread_out
 from attnlib.guan2020.subjects import reader_and_types
 from attnlib.guan2020.tables import ROWS
 from attnlib.headtypes import TYPES
-from attnlib.interventions import Intervention, single_heads
 from attnlib.models import Encoder
 from attnlib.results import Found
 from attnlib.spanmodel import SpanReader
@@ -83,10 +82,7 @@ def single_head_effects(
            its standard error over questions), f1 (points lost)
     """
     reader, questions, types = _asked(given, encoder, recipe, n_questions)
-    heads = single_heads(reader.encoder)
-    variants: dict[str, tuple[Intervention, ...]] = {"whole": ()}
-    variants |= {f"{a}-{b}": (Intervention(frozenset([(a, b)]), "zero"),) for a, b in heads}
-    outcome = ablated(reader, questions, variants, progress=progress)
+    heads, outcome = single_ablations(reader, questions, action="zero", progress=progress)
     rise = outcome.loss[1:] - outcome.loss[0]
     fall = outcome.f1[0] - outcome.f1[1:]
     n = (~np.isnan(rise)).sum(1)
@@ -102,7 +98,7 @@ def single_head_effects(
     means = {name: float(table.loc[table["type"] == name, "loss"].mean()) for name in TYPES}
     facts = {
         "inputs": len(questions),
-        "passes": len(variants) * len(questions),
+        "passes": len(outcome.names) * len(questions),
         "mean_by_type": means,
         "whole_loss": float(np.nanmean(outcome.loss[0])),
         "whole_f1": 100 * float(outcome.f1[0].mean()),

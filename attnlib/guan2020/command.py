@@ -10,7 +10,13 @@ import numpy as np
 import pandas as pd
 
 from attnlib import interventions
-from attnlib.ablations import ablated, harm_p_value, matched_draws, paired_loss
+from attnlib.ablations import (
+    ablated,
+    harm_p_value,
+    matched_draws,
+    paired_loss,
+    single_ablations,
+)
 from attnlib.answers import summary
 from attnlib.corpora import Corpus
 from attnlib.errors import BadValue, CorpusError
@@ -141,10 +147,7 @@ def each_head(
 
     returns  layer, head, loss (rise of the right answer's cross-entropy, nats), f1 (points lost)
     """
-    heads = single_heads(reader.encoder)
-    variants: dict[str, Sequence[Intervention]] = {"as it is": ()}
-    variants |= {f"{a}-{b}": (Intervention(frozenset([(a, b)]), **how),) for a, b in heads}
-    found = ablated(reader, corpus.examples, variants, progress=progress)
+    heads, found = single_ablations(reader, corpus.examples, progress=progress, **how)
     rise = np.nanmean(found.loss[1:] - found.loss[0], 1)
     table = pd.DataFrame(np.array(heads) + 1, columns=["layer", "head"])
     table["loss"], table["f1"] = rise, 100 * (found.f1[0] - found.f1[1:]).mean(1)
