@@ -24,6 +24,8 @@ from attnlib.errors import AttnlibError, BadValue, UnknownName, did_you_mean
 
 KERNEL = "attnlib-run"
 VERSIONS = ("attnlib", "torch", "transformers", "numpy", "scipy", "pandas", "matplotlib")
+_PICTURE = re.compile(r"(data:[\w.+/-]+;base64,[A-Za-z0-9+/=]+)")
+"""A picture within a page: its letters may spell a path by chance."""
 
 
 class NotebookError(AttnlibError):
@@ -348,10 +350,16 @@ def _portable(value: Any) -> Any:
         return [_portable(item) for item in value]
     if not isinstance(value, str):
         return value
-    value = re.sub(r"\S*ipykernel_\d+[/\\]\d+\.py", "cell", value)
+    parts = _PICTURE.split(value)
+    return "".join(part if i % 2 else _without_places(part) for i, part in enumerate(parts))
+
+
+def _without_places(text: str) -> str:
+    # From the start of a word only: tried at every letter, long words cost their square.
+    text = re.sub(r"(?<!\S)\S*ipykernel_\d+[/\\]\d+\.py", "cell", text)
     for path, name in _places():
-        value = value.replace(path + os.sep, f"{name}/" if name else "").replace(path, name or ".")
-    return value
+        text = text.replace(path + os.sep, f"{name}/" if name else "").replace(path, name or ".")
+    return text
 
 
 def _places() -> list[tuple[str, str]]:

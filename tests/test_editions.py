@@ -272,6 +272,14 @@ def test_paths_in_pictures_are_left_alone() -> None:
     data = {"image/png": "iVBOR/tmpABCD", "text/plain": "/tmp/here"}
     assert runs._portable({"data": data})["data"]["image/png"] == "iVBOR/tmpABCD"
     assert "/tmp" not in runs._portable({"data": data})["data"]["text/plain"]
+    page = '<img src="data:image/png;base64,iVB/tmpABCD=="> from /tmp/here'
+    assert runs._portable(page) == '<img src="data:image/png;base64,iVB/tmpABCD=="> from tmp/here'
+
+
+def test_long_words_are_cleaned_in_a_moment() -> None:
+    word = "x" * 1_000_000  # at the cost of its square this would take an hour
+    said = f"{word} /tmp/ipykernel_12/34.py:1: in"
+    assert runs._portable(said) == f"{word} cell:1: in"
 
 
 def test_a_path_is_taken_from_where_the_command_was_typed(
