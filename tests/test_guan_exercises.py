@@ -108,7 +108,9 @@ def test_answers_by_hand(given: str, accepted: list[str], em: float, f1: float) 
 def test_a_long_answer_that_holds_the_right_one() -> None:
     words = [f"w{i}" for i in range(30)]
     found = token_f1(" ".join(words), [" ".join(words[10:13])])
-    assert found == pytest.approx(6 / 33) and round(100 * found) == 18 and round(100 * found / 3) == 6
+    assert (
+        found == pytest.approx(6 / 33) and round(100 * found) == 18 and round(100 * found / 3) == 6
+    )
 
 
 DRAWN = "78 74 71 80 69 77 58 75 79 73 76 66 81 72 70 61 77 74 68 79"
