@@ -256,8 +256,9 @@ def test_an_interrupt_during_force_keeps_what_was_there(
 
 
 CHILD = """
-    import sys, time, shutil
+    import signal, sys, time, shutil
     from pathlib import Path
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it
     from attnlib import assets, shelf, sources
     catalogue, wheels, log, seconds = sys.argv[1:5]
     shelf.CATALOGUE = Path(catalogue)
