@@ -39,6 +39,11 @@ PLACES = {
         *(f"tab2.{row:02d}" for row in range(1, 12)),
         *(f"tab3.{row:02d}" for row in range(12, 20)),
     ),
+    "kovaleva2019": (
+        *("fig1", "fig2", "fig4", "fig5", "fig6", "fig7", "fig8", "fig9"),
+        *("sec4.1", "sec4.2", "sec4.4", "sec4.5", "sec5"),
+        *(f"tab1.{task}" for task in ("mrpc", "stsb", "sst2", "qqp", "rte", "qnli", "mnli")),
+    ),
 }
 
 
