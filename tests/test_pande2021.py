@@ -28,13 +28,13 @@ from attnlib.pande2021 import beside, draws, newroles, overview, scoring
 from attnlib.pande2021 import rows as page_rows
 from attnlib.pande2021.disagreements import disagreements, threshold_curves
 from attnlib.pande2021.numbers import BLOCK, depth, role_numbers
-from attnlib.pande2021.plans import Plan, over_tasks, task_plans
 from attnlib.pande2021.tuning import tuning_caption, tuning_overview, tuning_rows
 from attnlib.papers import load_paper
 from attnlib.relations import Relation
 from attnlib.results import Found
 from attnlib.roles import RoleScores, moments, role_scores
 from attnlib.sieves import COARSE, SIEVES
+from attnlib.taskplans import Plan, over_tasks, task_plans
 
 __all__ = ["one_thread"]  # fixture
 

@@ -9,7 +9,6 @@ from attnlib.pande2021.disagreements import disagreements, threshold_curves
 from attnlib.pande2021.draws import bias_changes, number_draws
 from attnlib.pande2021.newroles import NEW, new_sieves
 from attnlib.pande2021.overview import changes_overview, numbers_overview
-from attnlib.pande2021.plans import Plan, over_tasks, task_plans, tuned_model
 from attnlib.pande2021.portraits import sieve_panels
 from attnlib.pande2021.rows import (
     beside_correlations,
@@ -38,6 +37,7 @@ from attnlib.pande2021.scoring import (
 )
 from attnlib.pande2021.tuning import tuning, tuning_caption, tuning_overview, tuning_rows
 from attnlib.pande2021.twins import delimiter_twins, twin_quotes
+from attnlib.taskplans import Plan, over_tasks, task_plans, tuned_model
 
 __all__ = [
     "NEW",

@@ -14,12 +14,12 @@ from attnlib.hypotheses import decided_by
 from attnlib.models import Encoder, random_twin, weights_digest
 from attnlib.pande2021.newroles import new_sieves
 from attnlib.pande2021.numbers import COARSE_AS_JUDGED
-from attnlib.pande2021.plans import tuned_model
 from attnlib.papers import Finding
 from attnlib.results import Found
 from attnlib.roles import AUTHORS, THRESHOLD, RoleScores, moments, role_scores, role_tests
 from attnlib.sieves import AUTHORS_BY_WORD, COARSE, SIEVES
 from attnlib.stream import Progress
+from attnlib.taskplans import tuned_model
 
 AS_AUTHORS = ("local", "block", *sorted(AUTHORS_BY_WORD))
 """Roles that the authors' code scores in another way than the paper says."""

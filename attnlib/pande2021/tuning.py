@@ -12,11 +12,11 @@ import pandas as pd
 from attnlib.corpora import Corpus
 from attnlib.glue import scores
 from attnlib.models import Encoder
-from attnlib.pande2021.plans import tuned_model
 from attnlib.papers import Finding
 from attnlib.results import Found
 from attnlib.stats import LEVEL, REPLICATES
 from attnlib.stream import Progress
+from attnlib.taskplans import tuned_model
 from attnlib.tasks import TASKS, Task
 
 

@@ -67,10 +67,11 @@ def tuned_model(
     encoder: Encoder,
     task: str,
     recipe: Mapping[str, Any],
+    start: str = "pretrained",
     progress: Progress | None = None,
 ) -> FineTuned:
     """The encoder fine-tuned by a plan; trained once, then read back."""
-    return finetuned(encoder, train, task, recipe=Recipe(**recipe), progress=progress)
+    return finetuned(encoder, train, task, recipe=Recipe(**recipe), start=start, progress=progress)
 
 
 def over_tasks(
