@@ -1,0 +1,138 @@
+"""Attention along links, against loops over word pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from families import folders, one_thread
+
+from attnlib.attention import Attention
+from attnlib.encode import Batch, batches, encode
+from attnlib.errors import BadValue
+from attnlib.examples import FrameExample, ParsedText, Span, Tree
+from attnlib.links import (
+    control_metric,
+    copy_links,
+    found_links,
+    frame_links,
+    link_metric,
+    relation_links,
+    tag_links,
+)
+from attnlib.models import Encoder, load_encoder
+
+__all__ = ["folders", "one_thread"]  # fixtures
+
+FRAME = FrameExample(
+    "f1",
+    ("The", "engineers", "refused", "to", "sign", "the", "long", "report", "twice"),
+    "Agree_or_refuse",
+    Span(2, 3),
+    (("Speaker", Span(0, 2)), ("Act", Span(3, 8)), ("Time", Span(8, 9))),
+    (True, True, False),
+)
+TREE = Tree(
+    "t1",
+    ("She", "closed", "the", "bridge", "and", "we", "took", "ferries"),
+    (1, -1, 3, 1, 1, 6, 1, 6),
+    ("nsubj", "root", "det", "dobj", "cc", "nsubj", "conj", "dobj"),
+    ("PRON", "VERB", "DET", "NOUN", "CCONJ", "PRON", "VERB", "NOUN"),
+)
+
+
+@pytest.fixture(scope="module")
+def bert(folders: Callable[[str], Path]) -> Encoder:
+    return load_encoder(folders("bert"), device="cpu")
+
+
+def attention_on(encoder: Encoder, examples: list[Any], seed: int = 0) -> Attention:
+    (batch,) = batches(encode(examples, encoder, max_length=64), encoder, batch_size=len(examples))
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randn(len(batch), 2, batch.length, batch.length, generator=generator)
+    scores = scores.masked_fill(~batch.real[:, None, None], -1e9)
+    return Attention(scores.softmax(-1), batch)
+
+
+def test_links_of_a_frame_go_from_the_target_to_core_elements() -> None:
+    assert frame_links(FRAME) == [(2, 0), (2, 1), *((2, e) for e in range(3, 8))]
+
+
+def test_links_of_a_tree() -> None:
+    assert relation_links("nsubj")(TREE) == [(1, 0), (6, 5)]
+    assert relation_links("root")(TREE) == []  # it has no head
+    assert set(tag_links(["NOUN"], ["PRON"])(TREE)) == {(3, 0), (3, 5), (7, 0), (7, 5)}
+
+
+def test_nouns_and_pronouns_of_other_sentences_are_not_linked() -> None:
+    two = ParsedText("p", "She ran. It rained.", None, None, ((0, 4, 9, 12),), (1, -1, 3, -1),
+                     ("nsubj", "root") * 2, ("PRON", "NOUN") * 2)  # fmt: skip
+    assert tag_links(["NOUN"], ["PRON"])(two) == [(1, 0), (3, 2)]
+
+
+def test_copies_are_the_same_words_in_the_other_text() -> None:
+    pair = ParsedText("p", "The river rose .", "A River , the road", None,
+                      ((0, 4, 10, 15), (0, 2, 8, 10, 14)), (1, 2, -1, 2, 1, -1, 1, 4, 1),
+                      ("det",) * 9, ("DET",) * 9)  # fmt: skip
+    assert set(copy_links(pair)) == {(0, 7), (7, 0), (1, 5), (5, 1)}
+
+
+def word_pieces(batch: Batch, row: int, word: int) -> list[int]:
+    return [place for place, own in enumerate(batch.word[row].tolist()) if own == word]
+
+
+def naive(attention: Attention, row: int, head: int, pairs: list[tuple[int, int]]) -> float:
+    batch = attention.batch
+    return max(
+        float(attention.weights[row, head, q, k])
+        for a, b in pairs
+        for q in word_pieces(batch, row, a)
+        for k in word_pieces(batch, row, b)
+    )
+
+
+@pytest.mark.parametrize("direction", ["both", "forward", "backward"])
+def test_scores_equal_a_loop_over_pairs(bert: Encoder, direction: str) -> None:
+    examples = [TREE, Tree("t2", ("It", "rained"), (-1, -1), ("root", "root"), ("PRON", "VERB"))]
+    links = found_links("subject", examples, relation_links("nsubj"))
+    assert links.n_inputs() == 1
+    attention = attention_on(bert, examples)
+    found = link_metric(links, direction=direction)(attention)
+    turned = {"forward": lambda p: [p], "backward": lambda p: [p[::-1]],
+              "both": lambda p: [p, p[::-1]]}[direction]  # fmt: skip
+    rows = {index: row for row, index in enumerate(attention.batch.index)}
+    assert found.weight.tolist() == [float(index == 0) for index in attention.batch.index]
+    for head in range(2):
+        pairs = [q for p in links.pairs[0] for q in turned(p)]
+        wanted = naive(attention, rows[0], head, pairs)
+        assert float(found.total[rows[0], head]) == pytest.approx(wanted)
+
+
+def test_the_control_moves_the_links_and_leaves_out_real_ones(bert: Encoder) -> None:
+    links = found_links("subject", [TREE], relation_links("nsubj"))
+    attention = attention_on(bert, [TREE], seed=1)
+    found = control_metric(links, direction="forward")(attention)
+    own = set(links.pairs[0])
+    means = []
+    for shift in range(-7, 8):
+        moved = [(a + shift, b + shift) for a, b in own]
+        moved = [p for p in moved if min(p) >= 0 and max(p) < 8 and p not in own]
+        if shift and moved:
+            means.append([naive(attention, 0, head, moved) for head in range(2)])
+    wanted = torch.tensor(means).mean(0)
+    assert torch.allclose(found.total[0], wanted) and found.weight.tolist() == [1.0]
+
+
+def test_inputs_without_links_have_no_control(bert: Encoder) -> None:
+    links = found_links("none", [TREE], lambda example: [])
+    found = control_metric(links)(attention_on(bert, [TREE]))
+    assert found.weight.tolist() == [0.0] and found.value.isnan().all()
+
+
+def test_a_wrong_direction_is_refused() -> None:
+    links = found_links("none", [TREE], lambda example: [])
+    with pytest.raises(BadValue, match="sideways"):
+        link_metric(links, direction="sideways")
