@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ Pair = tuple[int, int]
 
 Finder = Callable[[Any], Sequence[Pair]]
 DIRECTIONS = ("both", "forward", "backward")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,18 @@ def words_of(example: Any) -> list[str]:
 # --- metrics --------------------------------------------------------------------------------------
 
 
+def per_batch(make: Callable[[Batch], T]) -> Callable[[Batch], T]:
+    """The same function, asked once for each batch: every layer comes with the same one."""
+    made: WeakKeyDictionary[Batch, T] = WeakKeyDictionary()
+
+    def known(batch: Batch) -> T:
+        if batch not in made:
+            made[batch] = make(batch)
+        return made[batch]
+
+    return known
+
+
 def link_metric(links: Links, *, direction: str = "both") -> Metric:
     """The largest weight of any pair of pieces on a link; inputs without a link have weight 0.
 
@@ -119,10 +133,10 @@ def link_metric(links: Links, *, direction: str = "both") -> Metric:
                frames: from the element to the target), "both" takes the larger
     """
     check_choice("direction", direction, DIRECTIONS)
+    linked = per_batch(lambda batch: linked_pieces(links, batch, direction))
 
     def kernel(attention: Attention) -> Partial:
-        linked = linked_pieces(links, attention.batch, direction)
-        return _largest(attention.weights, linked)
+        return _largest(attention.weights, linked(attention.batch))
 
     return _metric(f"link_{links.name}", f"Largest attention along a link ({links.name}).", kernel)
 
@@ -135,19 +149,15 @@ def control_metric(links: Links, *, direction: str = "both") -> Metric:
     a distance, whatever the words mean.
     """
     check_choice("direction", direction, DIRECTIONS)
+    shifts = per_batch(lambda batch: _shifts(links, batch, direction))
 
     def kernel(attention: Attention) -> Partial:
-        batch = attention.batch
-        total = weights = None
-        for shifted in _shifts(links, batch, direction):
-            found = _largest(attention.weights, shifted)
-            total = found.total if total is None else total + found.total
-            weights = found.weight if weights is None else weights + found.weight
-        if total is None or weights is None:
-            empty = attention.weights.new_zeros(attention.weights.shape[:2])
-            return Partial(empty, empty[:, 0])
-        has = (weights > 0).to(total.dtype)
-        return Partial(total / weights.clamp_min(1)[:, None], has)
+        total = attention.weights.new_zeros(attention.weights.shape[:2])
+        n_sets = total.new_zeros(len(total))
+        for linked in shifts(attention.batch):
+            found = _largest(attention.weights, linked)
+            total, n_sets = total + found.total, n_sets + found.weight
+        return Partial(total / n_sets.clamp_min(1)[:, None], (n_sets > 0).to(total.dtype))
 
     what = f"The same for pairs without a link at the same distance ({links.name})."
     return _metric(f"control_{links.name}", what, kernel)

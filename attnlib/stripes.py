@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -13,24 +14,15 @@ from torch import Tensor
 from attnlib.attention import Attention
 from attnlib.encode import Batch
 from attnlib.errors import check_choice
-from attnlib.links import words_of
+from attnlib.links import per_batch, words_of
 from attnlib.metric import Metric, Partial
 
 VARIANTS = ("paper", "authors")
 NEGATIONS = frozenset(
-    [
-        "not",
-        "n't",
-        "no",
-        "never",
-        "none",
-        "nor",
-        "neither",
-        "nothing",
-        "nobody",
-        "nowhere",
-        "cannot",
-    ]
+    (
+        *("not", "n't", "no", "never", "none", "nor", "neither"),
+        *("nothing", "nobody", "nowhere", "cannot"),
+    )
 )
 
 
@@ -102,14 +94,11 @@ def _metric(name: str, marked: Marked, variant: str) -> Metric:
 
 
 def _marker(feature: Feature, examples: Sequence[Any]) -> Marked:
-    cached: dict[int, list[bool]] = {}
-
+    @cache
     def words(index: int) -> list[bool]:
-        if index not in cached:
-            one = examples[index]
-            told = zip(one.tags, one.relations, words_of(one), strict=True)
-            cached[index] = [feature.holds(*word) for word in told]
-        return cached[index]
+        one = examples[index]
+        told = zip(one.tags, one.relations, words_of(one), strict=True)
+        return [feature.holds(*word) for word in told]
 
     def marked(batch: Batch) -> Tensor:
         rows = []
@@ -118,4 +107,4 @@ def _marker(feature: Feature, examples: Sequence[Any]) -> Marked:
             rows.append([word >= 0 and holds[word] for word in row])
         return torch.tensor(rows, dtype=torch.bool, device=batch.device)
 
-    return marked
+    return per_batch(marked)

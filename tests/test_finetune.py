@@ -15,6 +15,7 @@ import pytest
 import torch
 from families import HEADS, LAYERS, WORDS, folders, one_thread
 from torch import Tensor, nn
+from trainings import Stopped, never, same, stop_at, weights
 
 from attnlib import finetune, training
 from attnlib.corpora import Corpus
@@ -73,32 +74,6 @@ def toy() -> Corpus:
 def whole(bert: Encoder, toy: Corpus, tmp_path_factory: pytest.TempPathFactory) -> FineTuned:
     """What a short training ends with if nothing gets in its way."""
     return finetuned(bert, toy, "sst2", recipe=SHORT, cache=tmp_path_factory.mktemp("whole"))
-
-
-def weights(result: FineTuned) -> dict[str, Tensor]:
-    own = nn.ModuleDict({"encoder": result.encoder.model, "head": result.head})
-    return {name: value.clone() for name, value in own.state_dict().items()}
-
-
-def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    """Bit for bit."""
-    return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
-
-
-class Stopped(Exception):
-    """Stands for whatever ends a process."""
-
-
-def stop_at(step: int) -> Callable[[int, int], None]:
-    def progress(done: int, n_steps: int) -> None:
-        if done == step:
-            raise Stopped
-
-    return progress
-
-
-def never(*args: Any, **options: Any) -> Any:
-    raise AssertionError("trained again")
 
 
 # --- it learns ------------------------------------------------------------------------------

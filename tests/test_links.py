@@ -20,6 +20,7 @@ from attnlib.links import (
     found_links,
     frame_links,
     link_metric,
+    per_batch,
     relation_links,
     tag_links,
 )
@@ -124,6 +125,14 @@ def test_the_control_moves_the_links_and_leaves_out_real_ones(bert: Encoder) -> 
             means.append([naive(attention, 0, head, moved) for head in range(2)])
     wanted = torch.tensor(means).mean(0)
     assert torch.allclose(found.total[0], wanted) and found.weight.tolist() == [1.0]
+
+
+def test_pairs_are_looked_up_once_for_all_layers(bert: Encoder) -> None:
+    asked: list[Batch] = []
+    once = per_batch(lambda batch: asked.append(batch) or len(batch))  # type: ignore[func-returns-value]
+    batch = attention_on(bert, [TREE]).batch
+    assert [once(batch) for _ in range(12)] == [1] * 12 and asked == [batch]
+    assert once(attention_on(bert, [TREE, TREE]).batch) == 2 and len(asked) == 2
 
 
 def test_inputs_without_links_have_no_control(bert: Encoder) -> None:

@@ -188,18 +188,23 @@ def texts(panel: Axes) -> list[str]:
 # What holds for all of them
 
 
+def check_readable(drawing: Drawing, *, largest: int, unwanted: str = r"\bnan\b") -> None:
+    """Caption, alt text, size and lettering of a figure on a page."""
+    assert drawing.caption.endswith(".") and drawing.alt.endswith(".")
+    assert len(drawing.table) > 0
+    assert not re.search(unwanted, drawing.caption + drawing.alt)
+    page = drawing._repr_html_()
+    assert 'role="img"' in page and "currentColor" in page and style.INK not in page
+    assert len(page) < largest
+    drawing.figure.set_dpi(72)  # as it was laid out for the page
+    shown = painted(drawing.figure)
+    assert min(one.get_fontsize() for one in shown) >= 7
+    assert overlapping(drawing.figure, shown) == [], drawing.alt[:60]
+
+
 def test_every_figure_can_be_read_on_every_page() -> None:
     for drawing in drawings():
-        assert drawing.caption.endswith(".") and drawing.alt.endswith(".")
-        assert len(drawing.table) > 0
-        assert not re.search(r"\bnan\b", drawing.caption + drawing.alt)
-        page = drawing._repr_html_()
-        assert 'role="img"' in page and "currentColor" in page and style.INK not in page
-        assert len(page) < 200_000
-        drawing.figure.set_dpi(72)  # as it was laid out for the page
-        shown = painted(drawing.figure)
-        assert min(one.get_fontsize() for one in shown) >= 7
-        assert overlapping(drawing.figure, shown) == [], drawing.alt[:60]
+        check_readable(drawing, largest=200_000)
 
 
 def overlapping(figure: Figure, shown: list[Text]) -> list[tuple[str, str]]:

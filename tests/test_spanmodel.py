@@ -15,6 +15,7 @@ import pytest
 import torch
 from families import HIDDEN, LAYERS, WORDS, folders, one_thread
 from torch import Tensor, nn
+from trainings import Stopped, never, same, stop_at, weights
 
 from attnlib import spanmodel
 from attnlib.corpora import Corpus
@@ -72,32 +73,6 @@ def tuned(encoder: Encoder, corpus: Corpus, cache: Path, **options: Any) -> Span
     return spantuned(
         encoder, corpus, **{"recipe": SHORT, "stride": STRIDE, "cache": cache, **options}
     )
-
-
-def weights(reader: SpanReader) -> dict[str, Tensor]:
-    own = nn.ModuleDict({"encoder": reader.encoder.model, "head": reader.head})
-    return {name: value.clone() for name, value in own.state_dict().items()}
-
-
-def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    """Bit for bit."""
-    return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
-
-
-class Stopped(Exception):
-    """Stands for whatever ends a process."""
-
-
-def stop_at(step: int) -> Callable[[int, int], None]:
-    def progress(done: int, n_steps: int) -> None:
-        if done == step:
-            raise Stopped
-
-    return progress
-
-
-def never(*args: Any, **options: Any) -> Any:
-    raise AssertionError("trained again")
 
 
 # --- it learns --------------------------------------------------------------------------------
