@@ -23,7 +23,7 @@ PATTERNS = ("vertical", "diagonal", "vertical+diagonal", "block", "heterogeneous
 """The classes of the paper (sec. 4.1), in its order."""
 
 LABELS = Path(__file__).with_name("patterns.csv")
-SIDE = 48
+SIDE = 32
 """Pixels of a map's picture, in either direction."""
 MAX_LENGTH = 128
 COLUMNS = (

@@ -80,9 +80,9 @@ def stripe_metrics(examples: Sequence[Any], variant: str = "paper") -> list[Metr
     return [_metric(name, marked, variant) for name, marked in markers(examples).items()]
 
 
-def markers(examples: Sequence[Any]) -> dict[str, Marked]:
+def markers(examples: Sequence[Any], features: Sequence[Feature] = FEATURES) -> dict[str, Marked]:
     """For every kind of word, and for [CLS] and [SEP], where its pieces stand in a batch."""
-    return {one.name: _marker(one, examples) for one in FEATURES} | SPECIAL
+    return {one.name: _marker(one, examples) for one in features} | SPECIAL
 
 
 def _metric(name: str, marked: Marked, variant: str) -> Metric:

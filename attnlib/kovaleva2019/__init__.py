@@ -1,0 +1,95 @@
+"""The experiments of Kovaleva et al. 2019, "Revealing the dark secrets of BERT".
+
+Every experiment takes an encoder and corpora, or tables of earlier ones, and returns what it found:
+a tidy table, the numbers that the claims in papers/kovaleva2019.yaml ask for, and plain facts.
+"""
+
+from attnlib.kovaleva2019.cosines import cosine_overview, layer_draws, map_cosines
+from attnlib.kovaleva2019.disable import (
+    disabled_answers,
+    disabling_effects,
+    disabling_overview,
+    frame_heads_disabled,
+)
+from attnlib.kovaleva2019.disagreements import both_cosines, missing_as_zero, negation_by_letters
+from attnlib.kovaleva2019.frames import authors_map, beside_authors, filtered, frame_scores
+from attnlib.kovaleva2019.maps import (
+    label_counts,
+    pattern_counts,
+    pattern_network,
+    pattern_overview,
+)
+from attnlib.kovaleva2019.portraits import example_maps, frame_lines
+from attnlib.kovaleva2019.repeats import copied_words, repeats_overview
+from attnlib.kovaleva2019.rows import (
+    beside,
+    confusion_rows,
+    disabled_heads,
+    disabled_layers,
+    disabling_quotes,
+    disabling_table,
+    frame_quotes,
+    heterogeneous,
+    kind_grids,
+    layer_shares,
+    mean_over_tasks,
+    score_rows,
+    score_table,
+    start_rows,
+    task_shares,
+)
+from attnlib.kovaleva2019.tokens import cls_attention, cls_overview, link_overview, word_links
+from attnlib.kovaleva2019.tuning import STARTS, start_answers, starts_overview
+from attnlib.kovaleva2019.words import stripe_maps, stripe_overview
+from attnlib.taskplans import over_tasks, task_plans
+
+__all__ = [
+    "STARTS",
+    "authors_map",
+    "beside",
+    "beside_authors",
+    "both_cosines",
+    "cls_attention",
+    "cls_overview",
+    "confusion_rows",
+    "copied_words",
+    "cosine_overview",
+    "disabled_answers",
+    "disabled_heads",
+    "disabled_layers",
+    "disabling_effects",
+    "disabling_overview",
+    "disabling_quotes",
+    "disabling_table",
+    "example_maps",
+    "filtered",
+    "frame_heads_disabled",
+    "frame_lines",
+    "frame_quotes",
+    "frame_scores",
+    "heterogeneous",
+    "kind_grids",
+    "label_counts",
+    "layer_draws",
+    "layer_shares",
+    "link_overview",
+    "map_cosines",
+    "mean_over_tasks",
+    "missing_as_zero",
+    "negation_by_letters",
+    "over_tasks",
+    "pattern_counts",
+    "pattern_network",
+    "pattern_overview",
+    "repeats_overview",
+    "score_rows",
+    "score_table",
+    "start_answers",
+    "start_rows",
+    "starts_overview",
+    "stripe_maps",
+    "stripe_overview",
+    "task_plans",
+    "task_shares",
+    "word_links",
+]

@@ -1,0 +1,307 @@
+"""Sec. 4.1, Fig. 1 and 2: five patterns, the network that tells them apart, their shares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.metrics import cohen_kappa_score, f1_score
+from torch import Tensor
+
+from attnlib.corpora import Corpus
+from attnlib.errors import BadValue
+from attnlib.kovaleva2019.grids import drawn, measured
+from attnlib.models import Encoder, load_encoder, weights_digest
+from attnlib.papers import Finding
+from attnlib.patternnet import PatternNet, Schooling, pattern_metric, schooled, told_unseen
+from attnlib.patterns import PATTERNS, LabelledMap, labelled_maps, maps_of, pictures, rule
+from attnlib.results import Found
+from attnlib.stream import Progress
+from attnlib.taskplans import tuned_model
+
+DRAWS = 1000
+FIRST_THREE = PATTERNS[:3]
+_KEPT: dict[tuple[str, ...], Any] = {}
+"""Pictures and networks of this process: every task asks for the same ones."""
+
+Recipes = Mapping[str, Mapping[str, Any]]
+
+
+def known_maps(models: Sequence[str], encoder: Encoder, tasks: Sequence[str]) -> list[LabelledMap]:
+    """The labelled maps of some models before fine-tuning, and of the encoder after some tasks."""
+    found = [
+        row
+        for row in labelled_maps()
+        if (row.task == "" and row.model in models)
+        or (row.task in tasks and row.model == encoder.name)
+    ]
+    if not found:
+        known = ", ".join(dict.fromkeys(row.model for row in labelled_maps()))
+        raise BadValue(f"no map of {', '.join(models)} was labelled; expected one of {known}.")
+    return found
+
+
+def label_counts(*, labels: str, seed: int = 0) -> Found:
+    """What the maps were called, and how far a second pass agrees with the first.
+
+    labels  the digest of the labels, so that a changed label makes a new result
+    table   pattern, n, share, low, high (percent)
+    """
+    rows = labelled_maps()
+    names = np.array([row.label for row in rows])
+    twice = [row for row in rows if row.again]
+    first, again = (np.array([getattr(row, key) for row in twice]) for key in ("label", "again"))
+    generator = np.random.default_rng(seed)
+    places = [np.arange(len(names)), *generator.integers(0, len(names), (DRAWS, len(names)))]
+    shares = {name: [float((names[at] == name).mean()) for at in places] for name in PATTERNS}
+    pairs = [np.arange(len(twice)), *generator.integers(0, len(twice), (DRAWS, len(twice)))]
+    kappa = [float(cohen_kappa_score(first[at], again[at])) for at in pairs]
+    rarest = [min(shares[name][draw] for name in PATTERNS) for draw in range(len(places))]
+    found = {
+        "labels.rarest": drawn(rarest),
+        "labels.vertical": drawn(100 * np.array(shares["vertical"])),
+        "labels.kappa": drawn(kappa),
+    }
+    table = pd.DataFrame(
+        [
+            {"pattern": name, "n": int((names == name).sum())}
+            | vars(drawn(100 * np.array(shares[name])))
+            for name in PATTERNS
+        ]
+    )
+    facts = {
+        "maps": len(rows),
+        "twice": len(twice),
+        "alike": int((first == again).sum()),
+        "first_guide_alike": float(np.mean([row.label == row.first_guide for row in rows])),
+        "second_pass": [list(pair) for pair in zip(first.tolist(), again.tolist(), strict=True)],
+    }
+    return Found(table, found, facts)
+
+
+# --- the network ----------------------------------------------------------------------------------
+
+
+def labelled_pictures(
+    trains: Sequence[Corpus],
+    encoder: Encoder,
+    recipes: Recipes,
+    models: Sequence[str],
+    progress: Progress | None = None,
+) -> tuple[list[LabelledMap], Tensor, Tensor, np.ndarray]:
+    """The labelled maps, their pictures, their labels, and what the rule calls them.
+
+    trains  what the models of the tasks of `recipes` were trained on, in that order
+    models  those whose maps before fine-tuning are taken
+    """
+    key = ("pictures", weights_digest(encoder), *models, *(one.digest for one in trains))
+    if key not in _KEPT:
+        rows = known_maps(models, encoder, list(recipes))
+        plain = {row.model for row in rows if not row.task}
+        encoders = {(name, ""): load_encoder(name, device=str(encoder.device)) for name in plain}
+        for (task, recipe), train in zip(recipes.items(), trains, strict=True):
+            if any(row.task == task for row in rows):
+                tuned = tuned_model(
+                    train, encoder=encoder, task=task, recipe=recipe, progress=progress
+                )
+                encoders[encoder.name, task] = tuned.encoder
+        maps = maps_of(rows, encoders)
+        shades = [pictures(m[None, None], torch.tensor([len(m)]))[0, 0] for m, _ in maps]
+        called = [int(rule(m[None, None], batch)[0, 0]) for m, batch in maps]
+        labels = torch.tensor([PATTERNS.index(row.label) for row in rows])
+        _KEPT[key] = rows, torch.stack(shades), labels, np.array(called)
+    found: tuple[list[LabelledMap], Tensor, Tensor, np.ndarray] = _KEPT[key]
+    return found
+
+
+def network(
+    trains: Sequence[Corpus],
+    encoder: Encoder,
+    recipes: Recipes,
+    models: Sequence[str],
+    schooling: Schooling,
+) -> PatternNet:
+    """A network that has seen all labelled maps, for maps that nobody labelled."""
+    digests = (corpus.digest for corpus in trains)
+    key = ("network", weights_digest(encoder), repr(schooling), *models, *digests)
+    if key not in _KEPT:
+        _, shades, labels, _ = labelled_pictures(trains, encoder, recipes, models)
+        _KEPT[key] = schooled(shades, labels, schooling)
+    net: PatternNet = _KEPT[key]
+    return net
+
+
+def pattern_network(
+    *trains: Corpus,
+    encoder: Encoder,
+    recipes: Recipes,
+    models: Sequence[str],
+    labels: str,
+    epochs: int = 40,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Found:
+    """How well the network and the rule find the labels of maps they have not seen.
+
+    The maps are told by networks that saw neither their head nor their input.
+    table  id, task, layer, head, fold, label, network, rule, shuffled (a network that learnt from
+           labels dealt out at random)
+    """
+    rows, shades, given, called = labelled_pictures(trains, encoder, recipes, models, progress)
+    folds = [row.fold for row in rows]
+    schooling = Schooling(epochs=epochs, seed=seed)
+    by_net = told_unseen(shades, given, folds, schooling)
+    generator = torch.Generator().manual_seed(seed)
+    dealt = given[torch.randperm(len(given), generator=generator)]
+    by_chance = told_unseen(shades, dealt, folds, schooling)
+    names = np.array(PATTERNS)
+    table = pd.DataFrame(
+        {
+            "id": [row.id for row in rows],
+            "task": [row.task for row in rows],
+            "layer": [row.layer for row in rows],
+            "head": [row.head for row in rows],
+            "fold": folds,
+            "label": names[given.numpy()],
+            "network": names[by_net],
+            "rule": names[called],
+            "shuffled": names[by_chance],
+        }
+    )
+    return Found(table, _scores(table, seed), {"inputs": len(rows), "epochs": epochs})
+
+
+def _scores(table: pd.DataFrame, seed: int) -> dict[str, Finding]:
+    generator = np.random.default_rng(seed)
+    n = len(table)
+    places = [np.arange(n), *generator.integers(0, n, (DRAWS, n))]
+    label = table["label"].to_numpy()
+    found: dict[str, list[float]] = {}
+    for name in ("network", "rule", "shuffled"):
+        told = table[name].to_numpy()
+        for kind in ("macro", "weighted"):
+            found[f"{name}.{kind}"] = [_f1(label[at], told[at], kind) for at in places]
+        found[f"{name}.accuracy"] = [float((label[at] == told[at]).mean()) for at in places]
+    told = table["network"].to_numpy()
+    for place, pattern in enumerate(PATTERNS):
+        own = [_f1(label[at], told[at], None)[place] for at in places[:200]]
+        found[f"network.f1.{pattern}"] = own
+    ratio = np.array(found["network.macro"]) / np.maximum(found["shuffled.macro"], 1e-9)
+    same = [float(cohen_kappa_score(label[at], told[at])) for at in places[:200]]
+    found |= {"network.f1": found["network.macro"], "network.f1_over_shuffled": list(ratio)}
+    return {name: drawn(values) for name, values in {**found, "network.kappa": same}.items()}
+
+
+def _f1(label: np.ndarray, told: np.ndarray, average: str | None) -> Any:
+    return f1_score(label, told, labels=list(PATTERNS), average=average, zero_division=0.0)
+
+
+# --- shares ---------------------------------------------------------------------------------------
+
+
+def pattern_counts(
+    *corpora: Corpus,
+    encoder: Encoder,
+    task: str,
+    recipes: Recipes,
+    models: Sequence[str],
+    labels: str,
+    epochs: int = 40,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Found:
+    """What the network calls every map of the fine-tuned model on the test inputs.
+
+    corpora  what the models of `recipes` were trained on, in that order, then the test inputs
+    table    input, layer, and a column per pattern: how many heads of the layer have it
+    """
+    *trains, test = corpora
+    net = network(trains, encoder, recipes, models, Schooling(epochs=epochs, seed=seed))
+    train = dict(zip(recipes, trains, strict=True))[task]
+    recipe = recipes[task]
+    model = tuned_model(train, encoder=encoder, task=task, recipe=recipe, progress=progress)
+    found = measured(model.encoder, test, [pattern_metric(net)], recipe, progress)
+    counts = found.rows("pattern")[0].sum(2).astype(np.int16)  # example layer pattern
+    place, layer = (axis.ravel() for axis in np.indices(counts.shape[:2]))
+    table = pd.DataFrame({"input": place, "layer": layer + 1})
+    for number, name in enumerate(PATTERNS):
+        table[name] = counts[..., number].ravel()
+    pair = bool(test.examples and len(test.examples[0].parts) > 1)
+    facts = {"inputs": len(counts), "passes": len(counts), "task": task, "pair": pair}
+    return Found(table, facts=facts)
+
+
+def pattern_overview(
+    *tables: pd.DataFrame, tasks: Sequence[str], pairs: Sequence[bool], seed: int = 0
+) -> Found:
+    """Fig. 2: the share of each pattern in each task, corrected for what the network mistakes.
+
+    tables  that of `pattern_network`, then those of `pattern_counts`, one per task
+    table   task, layer (0 for all), pattern, called (percent, as the network says), share, low,
+            high: corrected; the interval has the choice of inputs and that of labelled maps in it
+
+    The correction asks how the labelled maps that the network calls one pattern were labelled.
+    """
+    judged, *counted = tables
+    generator = np.random.default_rng(seed)
+    label, told = (
+        judged[name].map({p: i for i, p in enumerate(PATTERNS)}).to_numpy(int)
+        for name in ("label", "network")
+    )
+    draws = [np.arange(len(label)), *generator.integers(0, len(label), (DRAWS, len(label)))]
+    meant = np.stack([_meaning(label[at], told[at]) for at in draws])  # draw called label
+    rows, whole = [], {}
+    for table, task in zip(counted, tasks, strict=True):
+        counts = table[list(PATTERNS)].to_numpy(float)
+        n_layers = int(table["layer"].max())
+        counts = counts.reshape(-1, n_layers, len(PATTERNS))
+        n = len(counts)
+        places = [np.arange(n), *generator.integers(0, n, (DRAWS, n))]
+        called = np.stack([counts[at].mean(0) for at in places])  # draw layer called
+        called = called / called.sum(-1, keepdims=True)
+        for layer in range(n_layers + 1):
+            own = called.mean(1) if layer == 0 else called[:, layer - 1]
+            share = 100 * np.einsum("dc,dcl->dl", own, meant)
+            if layer == 0:
+                whole[task] = share
+            for number, name in enumerate(PATTERNS):
+                row = {"task": task, "layer": layer, "pattern": name}
+                row["called"] = 100 * own[0, number]
+                one = drawn(share[:, number])
+                rows.append({**row, "share": one.value, "low": one.low, "high": one.high})
+    found = _pattern_claims(whole, dict(zip(tasks, pairs, strict=True)))
+    return Found(pd.DataFrame(rows), found, {"tasks": list(tasks)})
+
+
+def _meaning(label: np.ndarray, told: np.ndarray) -> np.ndarray:
+    """(called, label): how maps that are called one pattern were labelled, each row sums to 1."""
+    table = np.zeros((len(PATTERNS), len(PATTERNS)))
+    np.add.at(table, (told, label), 1.0)
+    empty = table.sum(1) == 0
+    table[empty] = np.eye(len(PATTERNS))[empty]  # nothing is known of it: taken at its word
+    return table / table.sum(1, keepdims=True)
+
+
+def _pattern_claims(
+    whole: Mapping[str, np.ndarray], pairs: Mapping[str, bool]
+) -> dict[str, Finding]:
+    shares = np.stack(list(whole.values()))  # task draw pattern
+    other = shares[..., PATTERNS.index("heterogeneous")]
+    three = shares[..., : len(FIRST_THREE)].sum(-1)
+    found = {
+        "patterns.heterogeneous_least": drawn(other.min(0)),
+        "patterns.heterogeneous_most": drawn(other.max(0)),
+        "patterns.first_three_least": drawn(three.min(0)),
+    }
+    is_pair = np.array([pairs[task] for task in whole])
+    block = shares[..., PATTERNS.index("block")]
+    if is_pair.any() and not is_pair.all():
+        found["patterns.block_lead"] = drawn(block[is_pair].mean(0) - block[~is_pair].mean(0))
+    if is_pair.sum() > 1:
+        of_pairs = shares[is_pair] / 100
+        apart = 0.5 * np.abs(of_pairs[:, None] - of_pairs[None]).sum(-1)
+        found["patterns.largest_distance"] = drawn(apart.max((0, 1)))
+    return found

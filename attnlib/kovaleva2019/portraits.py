@@ -1,0 +1,67 @@
+"""Fig. 1 and 4: single maps, as pictures of their pattern and as lines between words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from attnlib.corpora import Corpus
+from attnlib.diagrams import Lines
+from attnlib.errors import CorpusError
+from attnlib.models import Encoder
+from attnlib.patternfigures import PatternExample
+from attnlib.patterns import PATTERNS, all_maps, labelled_maps, pictures
+
+LARGE = 64
+"""Pixels of a picture that is shown."""
+
+
+def example_maps(
+    encoder: Encoder, corpora: Mapping[str, Corpus], each: int = 5
+) -> list[PatternExample]:
+    """Maps of the pre-trained model that were labelled, those with two equal labels first.
+
+    corpora  those at hand, by name; maps of other models or corpora are left out
+    """
+    found = []
+    for pattern in PATTERNS:
+        rows = [
+            row
+            for row in labelled_maps()
+            if row.label == pattern and row.task == "" and row.corpus in corpora
+            if row.model == encoder.name and row.again in ("", pattern)
+        ]
+        for row in sorted(rows, key=lambda row: (row.again != pattern, row.id))[:each]:
+            examples = {one.id: one for one in corpora[row.corpus].examples}
+            maps, batch = all_maps(encoder, examples[row.example])
+            own = maps[None, row.layer - 1, row.head - 1, None]
+            shades = pictures(own, torch.tensor([batch.length]), LARGE)[0, 0]
+            task = row.corpus.partition(":")[0]
+            found.append(PatternExample(pattern, shades.numpy(), f"{task} {row.layer}-{row.head}"))
+    return found
+
+
+def frame_lines(
+    encoder: Encoder, corpus: Corpus, names: Sequence[str], *, word: str = ""
+) -> list[Lines]:
+    """Some heads on a sentence with a frame: lines from the word that evokes it are marked.
+
+    word  the sentence is the first whose target this is, or the first of all
+    """
+    for example in corpus.examples:
+        target = example.target  # type: ignore[attr-defined]
+        words = example.words[target.start : target.end]  # type: ignore[attr-defined]
+        if not word or word in words:
+            break
+    else:
+        raise CorpusError(f"no frame of {corpus.name} is evoked by '{word}'. Name another word.")
+    maps, batch = all_maps(encoder, example)
+    pieces = encoder.tokenizer.convert_ids_to_tokens(batch.ids[0].tolist())
+    marked = [p for p, w in enumerate(batch.word[0].tolist()) if target.start <= w < target.end]
+    panels = []
+    for name in names:
+        layer, head = (int(part) - 1 for part in name.split("-"))
+        what = f"frame {example.frame}"  # type: ignore[attr-defined]
+        panels.append(Lines(pieces, maps[layer, head].numpy(), name, what, tuple(marked)))
+    return panels

@@ -1,0 +1,396 @@
+"""The experiments on Kovaleva 2019: numbers by hand, planted effects, and every claim served."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from families import folders, one_thread
+from scipy.stats import spearmanr
+from test_finetune import SHORT, planted
+
+from attnlib import kovaleva2019 as paper
+from attnlib.corpora import Corpus
+from attnlib.errors import BadValue, CorpusError
+from attnlib.examples import FrameExample, Span
+from attnlib.finetune import finetuned
+from attnlib.kovaleva2019 import disable, frames, grids, maps, repeats, tokens, tuning
+from attnlib.models import Encoder, load_encoder
+from attnlib.papers import load_paper
+from attnlib.patterns import PATTERNS
+from attnlib.results import Found
+from attnlib.tasks import TASKS
+
+__all__ = ["folders", "one_thread"]  # fixtures
+
+NAN = math.nan
+
+
+# --- small tables ---------------------------------------------------------------------------------
+
+
+def test_a_grid_goes_into_rows_and_back() -> None:
+    grid = np.arange(6.0).reshape(2, 3)
+    table = grids.head_rows(value=grid)
+    assert table[["layer", "head"]].iloc[-1].tolist() == [2, 3]
+    assert np.array_equal(grids.grid_of(table, "value"), grid)
+
+
+def test_an_interval_is_that_of_the_draws_not_of_the_value() -> None:
+    found = grids.drawn([5.0, *range(101), NAN])
+    assert [found.value, found.low, found.high] == pytest.approx([5.0, 2.5, 97.5])
+    assert math.isnan(grids.drawn([1.0]).low)
+
+
+# --- Table 1 --------------------------------------------------------------------------------------
+
+
+def answers(labels: list[float], given: list[float]) -> pd.DataFrame:
+    return pd.DataFrame({"answer": given, "label": labels})
+
+
+def test_scores_of_starts_by_hand() -> None:
+    labels = [1.0, 1, 1, 0]
+    tables = {
+        "untrained": answers(labels, [0, 0, 0, 0]),
+        "frozen": answers(labels, [1, 0, 0, 0]),
+        "random": answers(labels, [0, 0, 0, 1]),
+        "pretrained": answers(labels, labels),
+    }
+    found = paper.starts_overview(*tables.values(), tasks=["mrpc"], starts=list(tables))
+    value = {name: one.value for name, one in found.findings.items()}
+    assert value["tuning.mrpc.pretrained"] == 100.0 and value["tuning.mrpc.random"] == 0.0
+    assert value["tuning.mrpc.frozen"] == pytest.approx(50.0)  # one of three: F1 = 2 / (2 + 2)
+    always_yes = 100 * 6 / 7  # precision 3/4, recall 1
+    assert value["tuning.mrpc.above_constant"] == pytest.approx(100 - always_yes)
+    assert value["tuning.mean_gain"] == 75.0  # in accuracy: 100 - 25
+    assert value["tuning.random_worse"] == 1.0 and value["tuning.random_below_frozen"] == 1.0
+    rows = found.table.set_index(["start", "metric"])
+    assert rows.loc[("untrained", "accuracy"), "value"] == 25.0
+    assert rows.loc[("constant", "f1"), "value"] == pytest.approx(always_yes)
+
+
+def test_a_constant_score_has_no_correlation() -> None:
+    table = answers([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 5.0])
+    found = paper.starts_overview(table, tasks=["stsb"], starts=["pretrained"])
+    assert found.findings["tuning.stsb.above_constant"].value == pytest.approx(100.0)
+
+
+def test_differences_of_starts_are_paired() -> None:
+    """Two models that answer alike differ by nothing in every draw, however few the inputs."""
+    rng = np.random.default_rng(0)
+    table = answers(rng.integers(0, 2, 50).tolist(), rng.integers(0, 2, 50).tolist())
+    found = paper.starts_overview(table, table, tasks=["rte"], starts=["random", "pretrained"])
+    below = found.findings["tuning.rte.random_below"]
+    assert (below.value, below.low, below.high) == (0.0, 0.0, 0.0)
+    assert (
+        found.findings["tuning.rte.pretrained"].low < found.findings["tuning.rte.pretrained"].high
+    )
+
+
+# --- disabling ------------------------------------------------------------------------------------
+
+
+def swept(n: int, seed: int = 0, *, good: float = 0.0, bad: float = 0.0) -> pd.DataFrame:
+    """Answers of a model that is right in 7 of 10 inputs; one head helps when off, one hurts."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 2, n)
+    whole = np.where(rng.random(n) < 0.7, labels, 1 - labels)
+    columns = {"label": labels, "whole": whole}
+    for layer in range(1, 5):
+        for head in range(1, 5):
+            flip = rng.random(n) < 0.01
+            columns[f"{layer}-{head}"] = np.where(flip, 1 - whole, whole)
+    wrong = whole != labels
+    columns["2-3"] = np.where(wrong & (rng.random(n) < good), labels, whole)
+    columns["4-1"] = np.where(~wrong & (rng.random(n) < bad), 1 - labels, whole)
+    for layer in range(1, 5):
+        columns[f"layer {layer}"] = whole
+    return pd.DataFrame(columns)
+
+
+def test_planted_heads_are_found_and_no_others() -> None:
+    table = swept(600, good=0.3, bad=0.3)
+    found = paper.disabling_effects(table, task="rte")
+    heads = found.table[found.table["head"] > 0].set_index("name")
+    sure = set(heads.index[heads["q"] < 0.05])
+    assert sure == {"2-3", "4-1"}
+    right = (table["2-3"] == table["label"]).mean() - (table["whole"] == table["label"]).mean()
+    assert heads.loc["2-3", "change"] == pytest.approx(100 * right)
+    assert heads.loc["2-3", "low"] > 0 and heads.loc["4-1", "high"] < 0
+    overview = paper.disabling_overview(found.table, facts={"rte": found.facts})
+    row = overview.table.iloc[0]
+    assert (row["best_head"], row["gains"], row["losses"]) == ("2-3", 1, 1)
+    assert overview.findings["disabling.significant_gains"].value == 1
+    assert overview.findings["disabling.rte_first_layer"].value == 0
+
+
+def test_the_best_of_many_idle_heads_gains_only_where_it_was_chosen() -> None:
+    """The trap that the paper falls into: 16 heads that do nothing, and the best looks good."""
+    gains, clean = [], []
+    for seed in range(12):
+        facts = paper.disabling_effects(swept(200, seed), task="rte").facts
+        gains.append(facts["best_gain"][0])
+        clean.append(facts["clean_gain"][0])
+    assert np.mean(gains) > 0.5 > 0.1 > np.mean(clean)
+
+
+def test_small_p_values_are_refined_below_what_144_tests_need() -> None:
+    table = swept(400, good=0.5, bad=0.0)
+    found = paper.disabling_effects(table, task="mrpc")  # F1: p by exchanging answers
+    p = found.table.set_index("name")["p"]
+    assert p["2-3"] < 0.05 / 144
+
+
+def test_frame_heads_are_the_strongest_of_the_frames_table() -> None:
+    scores = grids.head_rows(mean=np.arange(16.0).reshape(4, 4))  # 4-4 and 4-3 are strongest
+    effects = paper.disabling_effects(swept(300, bad=0.4), task="rte").table
+    found = paper.frame_heads_disabled(scores, effects, tasks=["rte"])
+    assert found.facts["heads"] == ["4-4", "4-3"] and set(found.table["name"]) == {"4-4", "4-3"}
+    loss = found.findings["disabling.frame_heads_loss"]
+    assert loss.value == pytest.approx(-found.table["change"].min()) and loss.low <= loss.high
+    hurt = scores.assign(
+        mean=scores["mean"].where(~((scores["layer"] == 4) & (scores["head"] == 1)), 99)
+    )
+    found = paper.frame_heads_disabled(hurt, effects, tasks=["rte"])
+    assert found.findings["disabling.frame_heads_significant"].value == 1
+
+
+# --- frames ---------------------------------------------------------------------------------------
+
+
+def frame(words: str, target: tuple[int, int], *elements: tuple[int, int]) -> FrameExample:
+    spans = tuple(("E", Span(*one)) for one in elements)
+    core = (True,) * len(spans)
+    return FrameExample(words, tuple(words.split()), "F", Span(*target), spans, core)
+
+
+@pytest.mark.parametrize(
+    ("example", "kept"),
+    [
+        (frame("he was becoming agitated", (3, 4), (0, 1)), True),
+        (frame("he was agitated", (2, 3), (0, 1)), True),  # two words apart
+        (frame("he agitated her", (1, 2), (0, 1)), False),  # neighbours
+        (frame("the very old man was agitated", (5, 6), (0, 4)), False),  # an element of four
+        (frame("a b c d e f g h i j k l m", (12, 13), (0, 1)), False),  # 13 words
+        (frame("no element here", (0, 1)), False),
+    ],
+)
+def test_the_filter_of_the_paper(example: FrameExample, kept: bool) -> None:
+    assert frames.passes_filter(example) is kept
+
+
+def framed(*examples: FrameExample) -> Corpus:
+    return Corpus("own", "frame", examples, {}, "own", "own")
+
+
+def test_a_sentence_counts_once_and_none_at_all_is_refused() -> None:
+    good = frame("he was becoming agitated", (3, 4), (0, 1))
+    assert len(paper.filtered(framed(good, replace(good, id="again")))) == 1
+    with pytest.raises(CorpusError, match="no sentence of own passes"):
+        paper.filtered(framed(frame("no element here", (0, 1))))
+
+
+@pytest.fixture(scope="module")
+def bert(folders: Callable[[str], Path]) -> Encoder:
+    return load_encoder(folders("bert"), device="cpu")
+
+
+def test_frame_scores_have_a_row_per_head_and_their_claims(bert: Encoder) -> None:
+    words = ["the", "cat", "sat", "on", "a", "mat", "and", "the", "dog", "saw", "it"]
+    examples = [frame(" ".join(words[i:] + words[:i]), (3, 4), (0, 1), (6, 8)) for i in range(8)]
+    found = paper.frame_scores(framed(*examples), encoder=bert)
+    assert len(found.table) == bert.n_layers * bert.n_heads
+    assert (found.table["mean"] >= found.table["control"] - 1).all()
+    assert np.allclose(found.table["lead"], found.table["mean"] - found.table["control"])
+    assert found.findings["frames.sentences"].value == 8
+    assert (
+        "other.best_lead"
+        in paper.frame_scores(framed(*examples), encoder=bert, name="other").findings
+    )
+
+
+def test_layers_are_compared_with_the_authors_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = np.arange(144.0).reshape(12, 12)
+    theirs = grids.head_rows(frames=grid, cosine=-grid)
+    monkeypatch.setattr(frames, "authors_map", lambda: theirs)
+    ours = grids.head_rows(mean=2 * grid + 1)
+    found = paper.beside_authors(ours, ours, columns=["mean:frames", "mean:cosine"])
+    assert found.findings["frames.layer_correlation"].value == pytest.approx(1)
+    assert found.findings["cosine.layer_correlation"].value == pytest.approx(-1)
+
+
+# --- cosines --------------------------------------------------------------------------------------
+
+
+def test_the_last_two_layers_by_hand() -> None:
+    late = pd.DataFrame([[0.9, 0.8, 0.3, 0.4]] * 5)
+    early = pd.DataFrame([[0.1, 0.8, 0.3, 0.4]] * 5)
+    found = paper.cosine_overview(late, early, tasks=["rte", "qqp"])
+    assert found.findings["cosine.last_two"].value == 0.5
+    wanted = np.mean([spearmanr(range(4), row).statistic for row in (late.iloc[0], early.iloc[0])])
+    assert found.findings["cosine.layer_correlation"].value == pytest.approx(wanted)
+
+
+# --- links ----------------------------------------------------------------------------------------
+
+
+def test_partial_correlation_removes_what_a_third_explains() -> None:
+    rng = np.random.default_rng(0)
+    third = rng.normal(size=2000)
+    one, other = (third + rng.normal(size=2000) for _ in range(2))
+    assert spearmanr(one, other).statistic > 0.4
+    assert abs(tokens.partial_rank(one, other, third)) < 0.06
+    assert math.isnan(tokens.partial_rank(third, other, third))
+
+
+def test_partial_correlation_by_residuals() -> None:
+    """The textbook's other way: correlate what is left of two rankings beyond the third."""
+    from scipy.stats import rankdata
+
+    rng = np.random.default_rng(1)
+    given = rng.normal(size=(3, 60))
+    a, b, c = (rankdata(row) for row in given)
+    line = np.stack([np.ones(60), c], axis=1)
+    left = [y - line @ np.linalg.lstsq(line, y, rcond=None)[0] for y in (a, b)]
+    assert tokens.partial_rank(*given) == pytest.approx(np.corrcoef(*left)[0, 1])
+
+
+def test_copies_and_costs_by_hand() -> None:
+    copy = np.array([[0.4, 0.1], [0.2, 0.3]])
+    copies = grids.head_rows(copy=copy, other=np.full((2, 2), 0.1), ratio=copy / 0.1)
+    change = pd.DataFrame(
+        {"layer": [1, 1, 2, 2, 1], "head": [1, 2, 1, 2, 0], "change": [-3.0, 1.0, 0.0, -2.0, -50.0]}
+    )
+    found = repeats.repeats_overview(copies, change)
+    assert found.facts["needed"] == "1-1" and found.findings["repeats.best_ratio"].value == 4.0
+    assert found.findings["repeats.cost_correlation"].value == pytest.approx(1.0)
+
+
+# --- patterns -------------------------------------------------------------------------------------
+
+
+def judged(pairs: list[tuple[str, str]]) -> pd.DataFrame:
+    return pd.DataFrame(pairs, columns=["label", "network"])
+
+
+def counted(*shares: tuple[int, ...]) -> pd.DataFrame:
+    """Inputs of one layer; so many heads of each pattern."""
+    table = pd.DataFrame(shares, columns=list(PATTERNS))
+    return table.assign(input=range(len(shares)), layer=1)
+
+
+def test_shares_are_corrected_by_what_the_network_mistakes() -> None:
+    v, d, _, b, h = PATTERNS
+    right = [(name, name) for name in (v, d, PATTERNS[2], b)] * 20
+    half_wrong = [(h, h)] * 20 + [(v, h)] * 20  # of those it calls heterogeneous, half are vertical
+    found = paper.pattern_overview(
+        judged(right + half_wrong),
+        counted(*[(2, 2, 0, 0, 8)] * 30),
+        counted(*[(4, 2, 0, 6, 0)] * 30),
+        tasks=["sst2", "rte"],
+        pairs=[False, True],
+    )
+    rows = found.table[found.table["layer"] == 0].set_index(["task", "pattern"])
+    assert rows.loc[("sst2", h), "called"] == pytest.approx(100 * 8 / 12)
+    assert rows.loc[("sst2", h), "share"] == pytest.approx(100 * 4 / 12)
+    assert rows.loc[("sst2", v), "share"] == pytest.approx(100 * 6 / 12)
+    interval = rows.loc[("sst2", h), ["low", "high"]]
+    assert interval["low"] < 100 * 4 / 12 < interval["high"]  # though all inputs are alike
+    assert found.findings["patterns.block_lead"].value == pytest.approx(50.0)
+    assert found.findings["patterns.first_three_least"].value == pytest.approx(50.0)
+
+
+def test_a_network_taught_nonsense_is_no_better_than_chance(
+    monkeypatch: pytest.MonkeyPatch, bert: Encoder
+) -> None:
+    """The whole experiment on drawn pictures: labels learnt, shuffled labels not."""
+    import torch
+    from test_patterns import planted_pictures
+
+    shades, labels = planted_pictures(200)
+    rows = [
+        type("Row", (), {"id": f"m{i}", "task": "", "layer": 1, "head": 1, "fold": i % 2})()
+        for i in range(len(labels))
+    ]
+    given = (rows, shades, labels, labels.numpy())
+    monkeypatch.setattr(maps, "labelled_pictures", lambda *a, **k: given)
+    found = maps.pattern_network(encoder=bert, recipes={}, models=[], labels="x", epochs=15)
+    assert found.findings["rule.macro"].value == pytest.approx(1.0)
+    assert found.findings["network.f1"].value > 0.7 > 0.5 > found.findings["shuffled.macro"].value
+    assert found.findings["network.f1_over_shuffled"].value > 2
+    assert torch.is_tensor(shades)
+
+
+def test_labels_have_their_kappa_and_every_class() -> None:
+    found = paper.label_counts(labels="digest")
+    assert found.table["n"].sum() == found.facts["maps"] >= 400
+    kappa = found.findings["labels.kappa"]
+    assert kappa.low < kappa.value < kappa.high <= 1
+    alike = found.facts["alike"] / found.facts["twice"]
+    assert kappa.value < alike  # part of the agreement is luck
+
+
+def test_maps_of_unknown_models_are_refused(bert: Encoder) -> None:
+    with pytest.raises(BadValue, match="no map of gpt was labelled"):
+        maps.known_maps(["gpt"], bert, [])
+
+
+# --- everything on a tiny model, and all claims ---------------------------------------------------
+
+RECIPE = {**vars(SHORT)}
+
+
+def test_experiments_on_a_tiny_model(
+    bert: Encoder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ATTNLIB_CACHE", str(tmp_path))
+    train, test = planted(40), planted(12, seed=3)
+    options: Any = {"encoder": bert, "task": "sst2", "recipe": RECIPE}
+    model = finetuned(bert, train, "sst2", recipe=SHORT)
+    trained = paper.start_answers(train, test, **options, start="pretrained")
+    assert np.array_equal(trained.table["answer"], model.predictions(test.examples))
+    plain = paper.start_answers(train, test, **options, start="untrained")
+    assert len(plain.table) == 12 and "steps" not in plain.facts
+    with pytest.raises(BadValue, match="start"):
+        paper.start_answers(train, test, **options, start="half")
+    swept = paper.disabled_answers(train, test, **options)
+    n_variants = bert.n_layers * bert.n_heads + bert.n_layers
+    assert swept.table.shape == (12, 2 + n_variants)
+    assert np.array_equal(swept.table["whole"], trained.table["answer"])
+    found = paper.map_cosines(train, test, **options)
+    assert found.table["cosine"].between(0, 1 + 1e-9).all()
+    assert np.allclose(
+        paper.layer_draws(found).iloc[0], found.table.groupby("layer")["cosine"].mean(), atol=1e-5
+    )
+
+
+def test_every_claim_has_a_measure_that_some_experiment_makes() -> None:
+    """All names in the claims file are written in the package."""
+    package = Path(paper.__file__).parent
+    source = "".join(path.read_text(encoding="utf-8") for path in package.glob("*.py"))
+    for claim in load_paper("kovaleva2019").claims:
+        for name in {claim.measure, claim.phenomenon.measure or claim.measure}:
+            kind, _, rest = name.partition(".")
+            if kind == "tuning" and rest.count("."):
+                task, rest = rest.split(".")
+                assert task in TASKS
+            assert any(f'{start}{rest}"' in source for start in (f'"{kind}.', '"', "}.")), name
+
+
+def test_rows_for_the_page() -> None:
+    table = pd.DataFrame(
+        {"task": ["rte", "rte"], "start": ["pretrained", "constant"], "metric": "accuracy"}
+        | {"value": [64.0, 53.0], "low": 60.0, "high": 70.0}
+    )
+    shown = paper.score_table(Found(table), {"rte.tuned": {"value": 64.6}})
+    assert shown.iloc[0].tolist() == ["64.0 (64.6)", "53.0"]
+    assert paper.heterogeneous({"heterogeneous_least": {"value": 32}}) == {"mrpc": 32.0}
+    assert set(tuning.STARTS) == {"untrained", "frozen", "pretrained", "random"}
+    assert disable.ALPHA == 0.05
