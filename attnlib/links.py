@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlib.attention import Attention
@@ -133,10 +134,12 @@ def link_metric(links: Links, *, direction: str = "both") -> Metric:
                frames: from the element to the target), "both" takes the larger
     """
     check_choice("direction", direction, DIRECTIONS)
-    linked = per_batch(lambda batch: linked_pieces(links, batch, direction))
+    places = per_batch(lambda batch: _places(links, batch, shifted=False))
 
     def kernel(attention: Attention) -> Partial:
-        return _largest(attention.weights, linked(attention.batch))
+        largest = _largest(attention, direction, places(attention.batch))
+        found = largest[..., 0]
+        return Partial(found.clamp_min(0), (found >= 0).all(-1).to(found.dtype))
 
     return _metric(f"link_{links.name}", f"Largest attention along a link ({links.name}).", kernel)
 
@@ -149,15 +152,14 @@ def control_metric(links: Links, *, direction: str = "both") -> Metric:
     a distance, whatever the words mean.
     """
     check_choice("direction", direction, DIRECTIONS)
-    shifts = per_batch(lambda batch: _shifts(links, batch, direction))
+    places = per_batch(lambda batch: _places(links, batch, shifted=True))
 
     def kernel(attention: Attention) -> Partial:
-        total = attention.weights.new_zeros(attention.weights.shape[:2])
-        n_sets = total.new_zeros(len(total))
-        for linked in shifts(attention.batch):
-            found = _largest(attention.weights, linked)
-            total, n_sets = total + found.total, n_sets + found.weight
-        return Partial(total / n_sets.clamp_min(1)[:, None], (n_sets > 0).to(total.dtype))
+        largest = _largest(attention, direction, places(attention.batch))
+        known = largest >= 0
+        n_sets = known.sum(-1)
+        total = largest.clamp_min(0).sum(-1) / n_sets.clamp_min(1)
+        return Partial(total, (n_sets[:, 0] > 0).to(total.dtype))
 
     what = f"The same for pairs without a link at the same distance ({links.name})."
     return _metric(f"control_{links.name}", what, kernel)
@@ -167,38 +169,79 @@ def _metric(key: str, what: str, kernel: Callable[[Attention], Partial]) -> Metr
     return Metric(key, what, "kovaleva2019:sec4.2", "weight", (0, 1), kernel)
 
 
-def _largest(weights: Tensor, linked: Tensor) -> Partial:
-    """The largest weight where a pair is linked, per example and head."""
-    has = linked.flatten(1).any(-1)
-    found = weights.masked_fill(~linked[:, None], 0.0).amax((-1, -2))
-    return Partial(found, has.to(found.dtype))
+def _places(links: Links, batch: Batch, *, shifted: bool) -> Int[Tensor, "batch set pair"]:
+    """Cells of the word map (row, column as one number) of each set of pairs; -1 is none.
 
-
-def linked_pieces(links: Links, batch: Batch, direction: str, shift: int = 0) -> Tensor:
-    """Where (batch, query, key) a pair of pieces lies on a link, moved by some words."""
-    width = int(batch.word.amax()) + 1 if batch.word.numel() else 0
-    between = torch.zeros(len(batch), max(width, 1), max(width, 1), dtype=torch.bool)
-    known = batch.word.cpu()
-    for row, index in enumerate(batch.index):
-        n_words = int(known[row].amax()) + 1
+    The first set are the links; with `shifted` the sets are the links moved by 1, -1, 2, ... words,
+    without pairs that are links themselves or leave the input.
+    """
+    width = _width(batch)
+    rows: list[list[list[int]]] = []
+    for index, pieces in zip(batch.index, batch.word.tolist(), strict=True):
         own = set(links.pairs[index])
-        for pair in own:
-            a, b = pair[0] + shift, pair[1] + shift
-            if min(a, b) < 0 or max(a, b) >= n_words or (shift and (a, b) in own):
-                continue
-            if direction != "backward":
+        there = set(pieces)  # a word may have no piece: it was cut off, or the model cannot see it
+        shifts = [s for n in range(1, max(there) + 1) for s in (n, -n)] if shifted else [0]
+        sets = []
+        for shift in shifts:
+            moved = [(a + shift, b + shift) for a, b in sorted(own)]
+            inside = [(a, b) for a, b in moved if a >= 0 <= b and a in there and b in there]
+            sets.append([a * width + b for a, b in inside if not shift or (a, b) not in own])
+        rows.append([one for one in sets if one])
+    n_sets = max((len(row) for row in rows), default=0)
+    n_pairs = max((len(one) for row in rows for one in row), default=0)
+    found = torch.full((len(rows), max(n_sets, 1), max(n_pairs, 1)), -1)
+    for at, row in enumerate(rows):
+        for place, one in enumerate(row):
+            found[at, place, : len(one)] = torch.tensor(one)
+    return found.to(batch.device)
+
+
+def _width(batch: Batch) -> int:
+    return max(int(batch.word.amax()) + 1 if batch.word.numel() else 0, 1)
+
+
+def _largest(
+    attention: Attention, direction: str, places: Int[Tensor, "batch set pair"]
+) -> Float[Tensor, "batch head set"]:
+    """The largest weight in each set of word pairs; -1 where a set is empty."""
+    words = _word_maps(attention.weights, attention.batch)
+    if direction != "forward":
+        turned = words.transpose(-1, -2)
+        words = torch.maximum(words, turned) if direction == "both" else turned
+    n_head = words.shape[1]
+    at = places.clamp_min(0).flatten(1)[:, None].expand(-1, n_head, -1)
+    found = words.flatten(2).gather(-1, at).unflatten(-1, places.shape[1:])
+    return found.masked_fill((places < 0)[:, None], -1.0).amax(-1)
+
+
+def _word_maps(
+    weights: Float[Tensor, "batch head query key"], batch: Batch
+) -> Float[Tensor, "batch head word word"]:
+    """The largest weight between any piece of one word and any of another; once per batch row."""
+    width = _width(batch)
+    word = torch.where(batch.word >= 0, batch.word, width)  # what is no word goes to one cell more
+    n, heads, length, _ = weights.shape
+    by_key = weights.new_zeros(n, heads, length, width + 1).scatter_reduce(
+        -1, word[:, None, None, :].expand_as(weights), weights, "amax"
+    )
+    index = word[:, None, :, None].expand_as(by_key)
+    both = weights.new_zeros(n, heads, width + 1, width + 1)
+    return both.scatter_reduce(-2, index, by_key, "amax")[..., :width, :width]
+
+
+def linked_pieces(links: Links, batch: Batch) -> Bool[Tensor, "batch query key"]:
+    """Where a pair of pieces lies on a link, in its direction."""
+    width = _width(batch)
+    between = torch.zeros(len(batch), width, width, dtype=torch.bool)
+    for row, (index, words) in enumerate(
+        zip(batch.index, batch.word.amax(-1).tolist(), strict=True)
+    ):
+        for a, b in links.pairs[index]:
+            if max(a, b) <= words:  # the rest of a long input was cut off
                 between[row, a, b] = True
-            if direction != "forward":
-                between[row, b, a] = True
     between = between.to(batch.device)
     word = batch.word.clamp_min(0)
     rows = torch.arange(len(batch), device=batch.device)[:, None, None]
-    linked = between[rows, word[:, :, None], word[:, None, :]]
     real = batch.word >= 0
+    linked = between[rows, word[:, :, None], word[:, None, :]]
     return linked & real[:, :, None] & real[:, None, :]
-
-
-def _shifts(links: Links, batch: Batch, direction: str) -> list[Tensor]:
-    width = int(batch.word.amax()) + 1 if batch.word.numel() else 0
-    moved = (linked_pieces(links, batch, direction, s) for s in range(-width + 1, width) if s)
-    return [linked for linked in moved if linked.any()]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from families import folders, one_thread
@@ -15,6 +17,7 @@ from attnlib.encode import Batch, batches, encode
 from attnlib.errors import BadValue
 from attnlib.examples import FrameExample, ParsedText, Span, Tree
 from attnlib.links import (
+    Links,
     control_metric,
     copy_links,
     found_links,
@@ -125,6 +128,33 @@ def test_the_control_moves_the_links_and_leaves_out_real_ones(bert: Encoder) -> 
             means.append([naive(attention, 0, head, moved) for head in range(2)])
     wanted = torch.tensor(means).mean(0)
     assert torch.allclose(found.total[0], wanted) and found.weight.tolist() == [1.0]
+
+
+@pytest.mark.parametrize("make", [link_metric, control_metric])
+def test_words_without_pieces_are_no_pairs(bert: Encoder, make: Callable[..., Any]) -> None:
+    """A set with a word that the model does not see is left out; it does not count as 0."""
+    attention = attention_on(bert, [TREE])
+    gone = attention.batch.word.masked_fill(attention.batch.word == 2, -1)
+    hidden = Attention(attention.weights, replace(attention.batch, word=gone))
+    links = Links("own", (((0, 1), (1, 2)),))
+    for row, head in ((0, 0), (0, 1)):
+        sets = [[(0, 1)]] if make is link_metric else naive_shifts(hidden, links)
+        values = [naive(hidden, row, head, one) for one in sets]
+        found = make(links, direction="forward")(hidden)
+        assert float(found.value[row, head]) == pytest.approx(np.mean(values))
+
+
+def naive_shifts(attention: Attention, links: Links) -> list[list[tuple[int, int]]]:
+    """Sets of moved pairs of which every word has a piece."""
+    there = {int(word) for word in attention.batch.word[0] if word >= 0}
+    own = set(links.pairs[0])
+    sets = []
+    for shift in range(-20, 21):
+        moved = [(a + shift, b + shift) for a, b in own]
+        kept = [pair for pair in moved if set(pair) <= there and pair not in own]
+        if shift and kept:
+            sets.append(kept)
+    return sets
 
 
 def test_pairs_are_looked_up_once_for_all_layers(bert: Encoder) -> None:

@@ -32,8 +32,9 @@ def negation_by_letters(*corpora: Corpus, tasks: Sequence[str]) -> Found:
             words = words_of(example)
             tree: Any = example
             told = zip(tree.tags, tree.relations, words, strict=True)
-            by_word.append(any(negation.holds(*one) for one in told))
-            hits = [word.lower() for word in words if any(s in word.lower() for s in SUBSTRINGS)]
+            by_word.append(any(negation.holds(tag, label, word) for tag, label, word in told))
+            lower = [word.lower() for word in words]
+            hits = [word for word in lower if any(part in word for part in SUBSTRINGS)]
             by_letters.append(bool(hits))
             taken += [word for word in hits if word not in negation.words]
         common = pd.Series(taken, dtype=str).value_counts().index[:4]

@@ -44,7 +44,7 @@ def copied_words(
     model = tuned_model(train, encoder=encoder, task=task, recipe=recipe, progress=progress)
     parsed = with_trees(test)
     links = found_links("copy", parsed.examples, copy_links)
-    copies = per_batch(lambda batch: linked_pieces(links, batch, "forward"))
+    copies = per_batch(lambda batch: linked_pieces(links, batch))
     metrics = [
         _pair_mean("copy", copies),
         _pair_mean("other", per_batch(lambda batch: _across(batch, copies(batch)))),

@@ -157,7 +157,7 @@ def cls_attention(
         row = {"task": task, "kind": kind, "mean": ends.mean.item(), "low": ends.low.item()}
         rows.append({**row, "high": ends.high.item(), "n": int(ends.n)})
     table = pd.DataFrame(rows)
-    table = table[table["n"] > 0].sortvalues_of("mean", ascending=False, ignore_index=True)
+    table = table[table["n"] > 0].sort_values("mean", ascending=False, ignore_index=True)
     return Found(table, facts={"inputs": found.n_examples, "passes": found.n_examples})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -82,11 +82,11 @@ def _stripe_numbers(
         return max(float(grids[f"after {kind}"].max()) for kind in SPECIAL)
 
     def over_words(grids: Mapping[str, np.ndarray]) -> float:
-        return special(grids) / max(float(np.nanmax(grids[f"after {kind}"])) for kind in words)
+        return special(grids) / _largest(grids[f"after {kind}"] for kind in words)
 
     def gain(grids: Mapping[str, np.ndarray]) -> float:
-        gains = [grids[f"after {kind}"] - grids[f"before {kind}"] for kind in words]
-        return max(float(np.nanmax(one)) for one in gains) / special(grids)
+        gains = (grids[f"after {kind}"] - grids[f"before {kind}"] for kind in words)
+        return _largest(gains) / special(grids)
 
     def gap(grids: Mapping[str, np.ndarray]) -> float:
         return _centre(grids["after sep"]) - _centre(grids["after cls"])
@@ -159,3 +159,8 @@ def _centre(grid: np.ndarray) -> float:
     """The mean layer, counted from 1, weighted by the layers' attention."""
     by_layer = grid.mean(1)
     return float((by_layer * np.arange(1, len(by_layer) + 1)).sum() / by_layer.sum())
+
+
+def _largest(grids: Iterable[np.ndarray]) -> float:
+    """The largest value of any head; kinds that no drawn input has are left out."""
+    return max(float(grid.max()) for grid in grids if not np.isnan(grid).any())
