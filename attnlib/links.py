@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -134,7 +134,7 @@ def link_metric(links: Links, *, direction: str = "both") -> Metric:
                frames: from the element to the target), "both" takes the larger
     """
     check_choice("direction", direction, DIRECTIONS)
-    places = per_batch(lambda batch: _places(links, batch, shifted=False))
+    places = per_batch(lambda batch: _places(links, batch, control=False))
 
     def kernel(attention: Attention) -> Partial:
         largest = _largest(attention, direction, places(attention.batch))
@@ -145,19 +145,19 @@ def link_metric(links: Links, *, direction: str = "both") -> Metric:
 
 
 def control_metric(links: Links, *, direction: str = "both") -> Metric:
-    """What `link_metric` finds on pairs of words as far apart, in the same order, without a link.
+    """What `link_metric` finds on other pairs of words as far apart, in the same order.
 
-    As many pairs as a link has are taken as a set: the set of all pairs that lie one or more words
-    before or after it. The mean over these sets of the largest weight is what a head gives to such
-    a distance, whatever the words mean.
+    A control set has as many pairs as the input has links, at the same distances, none of them a
+    link, and all in one text where the link is: a maximum over fewer pairs would be lower. The mean
+    over all such sets is what a head gives to the distances, whatever the words mean. Inputs that
+    are too short for such a set have weight 0.
     """
     check_choice("direction", direction, DIRECTIONS)
-    places = per_batch(lambda batch: _places(links, batch, shifted=True))
+    places = per_batch(lambda batch: _places(links, batch, control=True))
 
     def kernel(attention: Attention) -> Partial:
         largest = _largest(attention, direction, places(attention.batch))
-        known = largest >= 0
-        n_sets = known.sum(-1)
+        n_sets = (largest >= 0).sum(-1)
         total = largest.clamp_min(0).sum(-1) / n_sets.clamp_min(1)
         return Partial(total, (n_sets[:, 0] > 0).to(total.dtype))
 
@@ -169,31 +169,52 @@ def _metric(key: str, what: str, kernel: Callable[[Attention], Partial]) -> Metr
     return Metric(key, what, "kovaleva2019:sec4.2", "weight", (0, 1), kernel)
 
 
-def _places(links: Links, batch: Batch, *, shifted: bool) -> Int[Tensor, "batch set pair"]:
+def _places(links: Links, batch: Batch, *, control: bool) -> Int[Tensor, "batch set pair"]:
     """Cells of the word map (row, column as one number) of each set of pairs; -1 is none.
 
-    The first set are the links; with `shifted` the sets are the links moved by 1, -1, 2, ... words,
-    without pairs that are links themselves or leave the input.
+    The one set are the links, or with `control` all sets of other pairs.
     """
     width = _width(batch)
-    rows: list[list[list[int]]] = []
-    for index, pieces in zip(batch.index, batch.word.tolist(), strict=True):
-        own = set(links.pairs[index])
-        there = set(pieces)  # a word may have no piece: it was cut off, or the model cannot see it
-        shifts = [s for n in range(1, max(there) + 1) for s in (n, -n)] if shifted else [0]
-        sets = []
-        for shift in shifts:
-            moved = [(a + shift, b + shift) for a, b in sorted(own)]
-            inside = [(a, b) for a, b in moved if a >= 0 <= b and a in there and b in there]
-            sets.append([a * width + b for a, b in inside if not shift or (a, b) not in own])
+    rows: list[list[list[Pair]]] = []
+    for row, index in enumerate(batch.index):
+        # A word may have no piece: it was cut off, or the model cannot see it.
+        word, segment = batch.word[row].tolist(), batch.segment[row].tolist()
+        part = {one: side for one, side in zip(word, segment, strict=True) if one >= 0}
+        own = [(a, b) for a, b in links.pairs[index] if a in part and b in part]
+        sets = control_sets(own, part) if control else [own]
         rows.append([one for one in sets if one])
     n_sets = max((len(row) for row in rows), default=0)
     n_pairs = max((len(one) for row in rows for one in row), default=0)
     found = torch.full((len(rows), max(n_sets, 1), max(n_pairs, 1)), -1)
-    for at, row in enumerate(rows):
-        for place, one in enumerate(row):
-            found[at, place, : len(one)] = torch.tensor(one)
+    for at, sets in enumerate(rows):
+        for place, one in enumerate(sets):
+            found[at, place, : len(one)] = torch.tensor([a * width + b for a, b in one])
     return found.to(batch.device)
+
+
+def control_sets(own: Sequence[Pair], part: Mapping[int, int]) -> list[list[Pair]]:
+    """Sets of other pairs: for each distance as many as there are links, all of them different.
+
+    part  the text that each word stands in
+    The sets of a distance are all runs of neighbouring pairs, around the end to the beginning.
+    """
+    linked = {pair for a, b in own for pair in ((a, b), (b, a))}
+    alternatives: list[list[list[Pair]]] = []
+    groups: dict[tuple[int, bool], int] = {}
+    for a, b in own:
+        kind = (b - a, part[a] == part[b])
+        groups[kind] = groups.get(kind, 0) + 1
+    for (distance, together), n in groups.items():
+        others = [(a, a + distance) for a in sorted(part) if a + distance in part]
+        others = [
+            (a, b) for a, b in others if (a, b) not in linked and (part[a] == part[b]) is together
+        ]
+        if len(others) < n:
+            return []
+        twice = others + others
+        alternatives.append([twice[start : start + n] for start in range(len(others))])
+    n_sets = max((len(runs) for runs in alternatives), default=0)
+    return [[p for runs in alternatives for p in runs[s % len(runs)]] for s in range(n_sets)]
 
 
 def _width(batch: Batch) -> int:

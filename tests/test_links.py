@@ -19,6 +19,7 @@ from attnlib.examples import FrameExample, ParsedText, Span, Tree
 from attnlib.links import (
     Links,
     control_metric,
+    control_sets,
     copy_links,
     found_links,
     frame_links,
@@ -115,46 +116,77 @@ def test_scores_equal_a_loop_over_pairs(bert: Encoder, direction: str) -> None:
         assert float(found.total[rows[0], head]) == pytest.approx(wanted)
 
 
-def test_the_control_moves_the_links_and_leaves_out_real_ones(bert: Encoder) -> None:
-    links = found_links("subject", [TREE], relation_links("nsubj"))
+def naive_control(attention: Attention, own: set[tuple[int, int]], head: int) -> float | None:
+    """All other pairs at the distances of the links, in runs as long as the links of a distance."""
+    there = sorted({int(word) for word in attention.batch.word[0] if word >= 0})
+    runs = []
+    for distance in {b - a for a, b in own}:
+        n = sum(b - a == distance for a, b in own)
+        others = [
+            (a, b)
+            for a in there
+            for b in there
+            if b - a == distance and (a, b) not in own and (b, a) not in own
+        ]
+        if len(others) < n:
+            return None
+        runs.append([[others[(s + i) % len(others)] for i in range(n)] for s in range(len(others))])
+    longest = max(map(len, runs))
+    sets = [[pair for one in runs for pair in one[s % len(one)]] for s in range(longest)]
+    return float(np.mean([naive(attention, 0, head, one) for one in sets]))
+
+
+OWN = [{(1, 0)}, {(1, 0), (6, 5)}, {(1, 0), (1, 3)}, {(0, 7)}, {(2, 0), (5, 3), (3, 1), (4, 2)}]
+
+
+@pytest.mark.parametrize("own", OWN)
+def test_the_control_has_as_many_pairs_at_the_same_distances(
+    bert: Encoder, own: set[tuple[int, int]]
+) -> None:
     attention = attention_on(bert, [TREE], seed=1)
-    found = control_metric(links, direction="forward")(attention)
-    own = set(links.pairs[0])
-    means = []
-    for shift in range(-7, 8):
-        moved = [(a + shift, b + shift) for a, b in own]
-        moved = [p for p in moved if min(p) >= 0 and max(p) < 8 and p not in own]
-        if shift and moved:
-            means.append([naive(attention, 0, head, moved) for head in range(2)])
-    wanted = torch.tensor(means).mean(0)
-    assert torch.allclose(found.total[0], wanted) and found.weight.tolist() == [1.0]
+    found = control_metric(Links("own", (tuple(own),)), direction="forward")(attention)
+    for head in range(2):
+        wanted = naive_control(attention, own, head)
+        assert (found.weight.tolist() == [0.0]) is (wanted is None)
+        if wanted is not None:
+            assert float(found.total[0, head]) == pytest.approx(wanted)
+
+
+def test_links_that_mean_nothing_have_no_lead(bert: Encoder) -> None:
+    """Random maps, random links: the maximum over a link is that over its control."""
+    rng = np.random.default_rng(0)
+    leads = []
+    for seed in range(150):
+        attention = attention_on(bert, [TREE], seed=seed)
+        every = [(a, b) for a in range(8) for b in range(8) if 0 < b - a < 4]
+        own = tuple(every[i] for i in rng.permutation(len(every))[: rng.integers(1, 5)])
+        links = Links("own", (own,))
+        link, control = (make(links)(attention) for make in (link_metric, control_metric))
+        if control.weight[0] > 0:
+            leads.append((link.total - control.total)[0].numpy())
+    values = np.concatenate(leads)
+    assert len(values) > 200 and abs(values.mean()) < 3 * values.std() / np.sqrt(len(values))
+
+
+def test_a_control_stays_in_one_text_if_the_link_does() -> None:
+    part = {0: 0, 1: 0, 2: 0, 3: 1, 4: 1, 5: 1}
+    assert control_sets([(0, 1)], part) == [[(1, 2)], [(3, 4)], [(4, 5)]]
+    assert control_sets([(2, 3)], part) == []  # no other pair of neighbours crosses the border
+    assert control_sets([(0, 3)], part) == [[(1, 4)], [(2, 5)]]
 
 
 @pytest.mark.parametrize("make", [link_metric, control_metric])
 def test_words_without_pieces_are_no_pairs(bert: Encoder, make: Callable[..., Any]) -> None:
-    """A set with a word that the model does not see is left out; it does not count as 0."""
+    """A pair with a word that the model does not see is left out; it does not count as 0."""
     attention = attention_on(bert, [TREE])
     gone = attention.batch.word.masked_fill(attention.batch.word == 2, -1)
     hidden = Attention(attention.weights, replace(attention.batch, word=gone))
-    links = Links("own", (((0, 1), (1, 2)),))
-    for row, head in ((0, 0), (0, 1)):
-        sets = [[(0, 1)]] if make is link_metric else naive_shifts(hidden, links)
-        values = [naive(hidden, row, head, one) for one in sets]
-        found = make(links, direction="forward")(hidden)
-        assert float(found.value[row, head]) == pytest.approx(np.mean(values))
-
-
-def naive_shifts(attention: Attention, links: Links) -> list[list[tuple[int, int]]]:
-    """Sets of moved pairs of which every word has a piece."""
-    there = {int(word) for word in attention.batch.word[0] if word >= 0}
-    own = set(links.pairs[0])
-    sets = []
-    for shift in range(-20, 21):
-        moved = [(a + shift, b + shift) for a, b in own]
-        kept = [pair for pair in moved if set(pair) <= there and pair not in own]
-        if shift and kept:
-            sets.append(kept)
-    return sets
+    found = make(Links("own", (((0, 1), (1, 2)),)), direction="forward")(hidden)
+    for head in range(2):
+        own = {(0, 1)}
+        wanted = naive(hidden, 0, head, [*own]) if make is link_metric else None
+        wanted = naive_control(hidden, own, head) if wanted is None else wanted
+        assert float(found.value[0, head]) == pytest.approx(wanted)
 
 
 def test_pairs_are_looked_up_once_for_all_layers(bert: Encoder) -> None:
