@@ -29,7 +29,7 @@ ORDER = (
     *("roleoverlaps", "rolefigures", "rolechanges"),
     *("typefigures", "typelayers", "clusterfigures", "wallpage", "mapwall"),
     *("ablationfigures", "ablationtables", "headeffects"),
-    *("taskgrids", "layerchanges", "patternfigures", "patternconfusion"),
+    *("taskgrids", "taskrows", "layerchanges", "patternfigures", "patternconfusion"),
     *("results", "taskplans", "clark2019", "pande2021", "guan2020", "kovaleva2019", "chapter"),
     *("pages", "runs", "ledger", "vendor", "site", "editions", "cli"),
 )

@@ -161,6 +161,7 @@ def disabling_overview(*effects: pd.DataFrame, facts: Mapping[str, Mapping[str, 
         rows.append(
             {
                 "task": task,
+                "n_heads": len(heads),
                 "score": told["score"],
                 "best_head": best["name"],
                 "best_gain": best["change"],

@@ -70,9 +70,9 @@ def missing_as_zero(stripes: pd.DataFrame, inputs: int) -> pd.DataFrame:
 def both_cosines(cropped: pd.DataFrame, padded: pd.DataFrame) -> pd.DataFrame:
     """The mean cosine of every layer with padding cut away and with padding left in.
 
-    table  task, layer, paper_way, authors_way
+    table  task, layer, ours (the paper's way), other (the authors')
     """
     keys = ["task", "layer"]
     means = [one.groupby(keys, sort=False)["cosine"].mean() for one in (cropped, padded)]
-    found = pd.DataFrame({"paper_way": means[0], "authors_way": means[1]})
+    found = pd.DataFrame({"ours": means[0], "other": means[1]})
     return found.dropna().reset_index()

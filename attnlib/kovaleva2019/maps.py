@@ -17,8 +17,9 @@ from attnlib.kovaleva2019.grids import drawn, measured
 from attnlib.models import Encoder, load_encoder, weights_digest
 from attnlib.papers import Finding
 from attnlib.patternnet import PatternNet, Schooling, pattern_metric, schooled, told_unseen
-from attnlib.patterns import PATTERNS, LabelledMap, labelled_maps, maps_of, pictures, rule
+from attnlib.patterns import LABELS, PATTERNS, LabelledMap, labelled_maps, maps_of, pictures, rule
 from attnlib.results import Found
+from attnlib.sources import sha256_of
 from attnlib.stream import Progress
 from attnlib.taskplans import tuned_model
 
@@ -28,6 +29,11 @@ _KEPT: dict[tuple[str, ...], Any] = {}
 """Pictures and networks of this process: every task asks for the same ones."""
 
 Recipes = Mapping[str, Mapping[str, Any]]
+
+
+def labels_digest() -> str:
+    """A digest of all labels: a part of every result that rests on them."""
+    return sha256_of(LABELS)[:16]
 
 
 def known_maps(models: Sequence[str], encoder: Encoder, tasks: Sequence[str]) -> list[LabelledMap]:
@@ -74,6 +80,7 @@ def label_counts(*, labels: str, seed: int = 0) -> Found:
     )
     facts = {
         "maps": len(rows),
+        "models": len({row.subject for row in rows}),
         "twice": len(twice),
         "alike": int((first == again).sum()),
         "first_guide_alike": float(np.mean([row.label == row.first_guide for row in rows])),

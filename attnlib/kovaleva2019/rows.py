@@ -8,11 +8,13 @@ from typing import Any
 import pandas as pd
 
 from attnlib.kovaleva2019.disable import ALPHA
+from attnlib.kovaleva2019.disagreements import missing_as_zero
 from attnlib.kovaleva2019.grids import head_name
 from attnlib.kovaleva2019.tuning import CONSTANT
 from attnlib.papers import Finding
 from attnlib.patterns import PATTERNS
 from attnlib.results import Found
+from attnlib.roleoverlaps import task_name
 from attnlib.tasks import TASKS
 
 START_NAMES = {
@@ -86,7 +88,7 @@ def score_table(found: Found, reported: Mapping[str, Mapping[str, Any]]) -> Any:
     for one in rows.to_dict("records"):
         paper = theirs.get((one["label"], one["task"]))
         beside_it = "" if paper is None else f" ({paper:.1f})"
-        name = f"{one['task']} ({one['metric']})"
+        name = f"{task_name(one['task'])} ({one['metric']})"
         cells.setdefault(name, {})[one["label"]] = f"{one['value']:.1f}{beside_it}"
     order = [name for name in START_NAMES.values() if name in set(rows["label"])]
     return pd.DataFrame.from_dict(cells, orient="index")[order].rename_axis("task")
@@ -129,11 +131,103 @@ def frame_quotes(found: Found) -> dict[str, Any]:
     }
 
 
-def kind_grids(stripes: Mapping[str, Found], task: str, column: str = "change") -> pd.DataFrame:
-    """Fig. 6 for one task: a grid per kind of word."""
-    table = stripes[task].table
-    sure = (table["q"] < ALPHA) & (table["change"] > 0)
-    return table.assign(value=table[column], sure=sure)
+def frame_rows(found: Found, n: int = 8) -> pd.DataFrame:
+    """The n heads with the highest frame score, with their intervals."""
+    rows = found.table.nlargest(n, "mean")
+    return rows.assign(label=[head_name(row) for _, row in rows.iterrows()], value=rows["mean"])
+
+
+def frame_controls(found: Found, n: int = 8) -> dict[str, float]:
+    """Of the same heads, the score on other pairs as far apart."""
+    rows = frame_rows(found, n)
+    return dict(zip(rows["label"], rows["control"], strict=True))
+
+
+def larger_rows(first: Found, more: Mapping[str, Found]) -> pd.DataFrame:
+    """Each set of sentences: its size, its strongest heads, and how alike its map is."""
+    rows = []
+    for name, one in {"main set": first, **more}.items():
+        best, second = (row for _, row in one.table.nlargest(2, "mean").iterrows())
+        rows.append(
+            {
+                "set": name,
+                "sentences": one.facts["inputs"],
+                "frames": one.facts["frames"],
+                "strongest": f"{head_name(best)} ({best['mean']:.2f})",
+                "second": f"{head_name(second)} ({second['mean']:.2f})",
+                "heads that lead": int(((one.table["q"] < ALPHA) & (one.table["lead"] > 0)).sum()),
+                "rank correlation of the map": one.table["mean"].corr(
+                    first.table["mean"], method="spearman"
+                ),
+            }
+        )
+    return pd.DataFrame(rows).set_index("set")
+
+
+def direction_rows(found: Mapping[str, Found]) -> pd.DataFrame:
+    """The strongest head in each direction, with its score and lead."""
+    rows = []
+    for way, one in found.items():
+        best = one.table.loc[one.table["mean"].idxmax()]
+        told = {"direction": way, "strongest": head_name(best), "score": best["mean"]}
+        rows.append({**told, "moved pairs": best["control"], "lead": best["lead"]})
+    return pd.DataFrame(rows).set_index("direction")
+
+
+def profiles(found: Found, what: str) -> pd.DataFrame:
+    """Layer means, ours and the authors', as a figure takes them."""
+    table = found.table
+    rho = f"{what} (rank correlation {table['rho'].iloc[0]:+.2f}, p {table['p'].iloc[0]:.2f})"
+    return table.assign(task=rho, other=table["authors"])
+
+
+def changes(found: Mapping[str, Found]) -> pd.DataFrame:
+    """How far the maps of every head are from those before fine-tuning."""
+    table = beside(found)
+    return table.assign(change=1 - table["cosine"])
+
+
+def numbers_of(found: Mapping[str, Found]) -> dict[str, dict[str, Any]]:
+    """The facts of every task, for an overview of all tasks."""
+    return {task: dict(one.facts) for task, one in found.items()}
+
+
+def link_table(found: Found) -> pd.DataFrame:
+    """Links by task, in words."""
+    names = {
+        "best": "strongest",
+        "diagonal": "with neighbours",
+        "other": "with the other link",
+        "other_given_near": "given neighbours",
+        "beyond": "heads beyond distance, percent",
+        "leader": "largest lead",
+        "best_lead": "its lead",
+    }
+    table = found.table.assign(task=found.table["task"].map(task_name))
+    return table.set_index(["link", "task"])[list(names)].rename(columns=names).sort_index(level=0)
+
+
+def frame_loss_table(found: Found) -> pd.DataFrame:
+    """What every task loses or gains without the frame heads."""
+    names = {"name": "head", "change": "change, points", "p": "p", "holm": "p (Holm)"}
+    table = found.table.assign(task=found.table["task"].map(task_name))
+    return table.set_index("task")[list(names)].rename(columns=names)
+
+
+def missing_rows(found: Found) -> pd.DataFrame:
+    """The strongest head of each kind of one task, both ways, as a table of variants takes it."""
+    table = missing_as_zero(found.table, found.facts["inputs"])
+    what = [
+        f"{row['kind']}: head {row['strongest']} ({row['n']} of {row['inputs']} inputs have one)"
+        for _, row in table.iterrows()
+    ]
+    return table.assign(what=what, unit="attention")[["what", "unit", "paper_way", "authors_way"]]
+
+
+def kind_grids(found: Found) -> pd.DataFrame:
+    """Fig. 6 for one task: a grid per kind of word, and which heads surely gain."""
+    table = found.table
+    return table.assign(sure=(table["q"] < ALPHA) & (table["change"] > 0))
 
 
 def disabled_heads(effects: Mapping[str, Found]) -> pd.DataFrame:
@@ -162,7 +256,8 @@ def disabling_table(found: Found) -> pd.DataFrame:
         "gains": "gains after control",
         "losses": "losses after control",
     }
-    return found.table.set_index("task")[list(names)].rename(columns=names)
+    table = found.table.assign(task=found.table["task"].map(task_name))
+    return table.set_index("task")[list(names)].rename(columns=names)
 
 
 def disabling_quotes(found: Found) -> dict[str, Any]:
@@ -172,15 +267,9 @@ def disabling_quotes(found: Found) -> dict[str, Any]:
         "n_gains_uncorrected": int(table["gains_uncorrected"].sum()),
         "n_gains": int(table["gains"].sum()),
         "n_losses": int(table["losses"].sum()),
-        "n_disabling_tests": 144 * len(table),
+        "n_disabling_tests": int(table["n_heads"].sum()),
         "mean_best_gain": float(table["best_gain"].mean()),
         "mean_clean_gain": float(table["clean_gain"].mean()),
         "least_mean_change": float(table["mean_change"].min()),
         "harmless_percent": 100 * float(table["harmless"].mean()),
     }
-
-
-def mean_over_tasks(found: Mapping[str, Found], column: str) -> pd.DataFrame:
-    """layer, head, and the mean of a column over all tasks."""
-    table = beside(found)
-    return table.groupby(["layer", "head"])[column].mean().reset_index()
