@@ -65,6 +65,7 @@ _DASHES: Mapping[str, tuple[int, tuple[float, ...]]] = MappingProxyType(
 )
 
 _TASKS = {"sst2": "SST-2", "sst-2": "SST-2", "cola": "CoLA", "stsb": "STS-B"}
+_TASKS |= {"msrpar": "MSRpar", "rotten-tomatoes": "Rotten Tomatoes"}
 _TASKS |= {name: name.upper() for name in ("qnli", "qqp", "mrpc", "rte", "mnli", "wnli")}
 
 

@@ -262,6 +262,21 @@ def test_partial_correlation_by_residuals() -> None:
     assert tokens.partial_rank(*given) == pytest.approx(np.corrcoef(*left)[0, 1])
 
 
+def test_sep_is_first_also_where_it_is_one_with_cls() -> None:
+    def read(**means: float) -> pd.DataFrame:
+        return pd.DataFrame({"kind": list(means), "mean": list(means.values())})
+
+    tables = [
+        read(cls=0.3, sep=0.3 - 1e-7, noun=0.1, punctuation=0.2),
+        read(noun=0.4, sep=0.3, punctuation=0.35),
+        read(sep=0.3, punctuation=0.31),
+    ]
+    found = paper.cls_overview(*tables, tasks=["stsb", "rte", "qnli"])
+    assert found.table["sep_first"].tolist() == [True, False, False]
+    assert found.findings["cls.sep_first"].value == pytest.approx(1 / 3)
+    assert found.findings["cls.punctuation_first"].value == pytest.approx(2 / 3)
+
+
 def test_copies_and_costs_by_hand() -> None:
     copy = np.array([[0.4, 0.1], [0.2, 0.3]])
     copies = grids.head_rows(copy=copy, other=np.full((2, 2), 0.1), ratio=copy / 0.1)

@@ -37,10 +37,10 @@ def confusion_rows(network: Found, labels: Found) -> pd.DataFrame:
     told = network.table
     parts = [
         pd.DataFrame({"by": by, "label": told["label"], "called": told[column]})
-        for by, column in (("network, unseen maps", "network"), ("rule", "rule"))
+        for by, column in (("network", "network"), ("rule", "rule"))
     ]
     pairs = pd.DataFrame(labels.facts["second_pass"], columns=["label", "called"])
-    parts.append(pairs.assign(by="second pass by eye"))
+    parts.append(pairs.assign(by="second pass"))
     rows = pd.concat(parts, ignore_index=True)
     return rows.value_counts(["by", "label", "called"], sort=False).rename("n").reset_index()
 
@@ -226,7 +226,7 @@ def missing_rows(found: Found) -> pd.DataFrame:
 
 def kind_grids(found: Found) -> pd.DataFrame:
     """Fig. 6 for one task: a grid per kind of word, and which heads surely gain."""
-    table = found.table
+    table = found.table.replace({"kind": {"cls": "[CLS]", "sep": "[SEP]"}})
     return table.assign(sure=(table["q"] < ALPHA) & (table["change"] > 0))
 
 
