@@ -14,12 +14,17 @@ from pathlib import Path
 import torch
 from transformers import BertConfig
 
-from attnlib.encode import Batch, Encoded, batches, dependency_id, model_inputs
+from attnlib.corpora import Corpus
+from attnlib.disabling import disabled, every_head_and_layer
+from attnlib.encode import Batch, Encoded, batches, dependency_id, model_inputs, tokenized
+from attnlib.examples import Segment, TaskExample
 from attnlib.extract import tapped
+from attnlib.finetune import FineTuned, TaskHead
 from attnlib.interventions import Intervention, replays, run_changed, single_heads
 from attnlib.metric import METRICS, Metric
 from attnlib.models import Encoder, load_encoder, random_encoder
-from attnlib.stream import Watch
+from attnlib.stream import Watch, stream
+from attnlib.tasks import TASKS
 from bench.divergence import js_over_clark
 
 LENGTH = 128
@@ -133,6 +138,37 @@ def ablation_sweep_over_naive(encoder: Encoder, n_inputs: int, rounds: int) -> f
         return best_ratio([partial(next, ours)] * len(sweep), naive, rounds)
 
 
+def disabling_over_naive(encoder: Encoder, n_inputs: int, rounds: int) -> float:
+    """Every head and every whole layer of a task's model disabled, over whole tapped passes.
+
+    The sweep is that of `attnlib.disabling`, with pairs of texts of usual lengths; at most 0.60 is
+    wanted.
+    """
+    model = FineTuned(
+        encoder, TaskHead(encoder, 2).eval(), TASKS["rte"], {"recipe": {"max_length": LENGTH}}
+    )
+    corpus = invented_pairs(n_inputs)
+    variants = every_head_and_layer(model)
+    pieces = list(batches(tokenized(corpus.examples, encoder), encoder, batch_size=32))
+
+    def naive() -> None:
+        for batch in pieces:
+            for variant in ((), *variants.values()):
+                model.head(run_changed(encoder, batch, variant), batch).argmax(-1)
+
+    with torch.inference_mode():
+        return best_ratio([partial(disabled, model, corpus, variants)], [naive], rounds)
+
+
+def invented_pairs(n: int) -> Corpus:
+    """Labelled pairs of 10 to 80 words in all, as in GLUE's tasks."""
+    words = ["the", "river", "was", "wide", ",", "and", "nobody", "crossed", "it", "."]
+    texts = [" ".join((words * 8)[: 5 + (7 * i) % 36]) for i in range(2 * n)]
+    pairs = zip(texts[::2], texts[1::2], strict=True)
+    examples = tuple(TaskExample(str(i), a, b, i % 2) for i, (a, b) in enumerate(pairs))
+    return Corpus("invented", "task", examples, {}, "bench", "")
+
+
 def peak_memory(n_documents: int) -> float:
     """Peak resident memory, in MiB, of a process that streams so many documents."""
     script = f"from bench.run import stream_documents; stream_documents({n_documents})"
@@ -148,10 +184,6 @@ def peak_memory(n_documents: int) -> float:
 
 def stream_documents(n_documents: int) -> None:
     """Stream invented documents through a small network and print the peak memory."""
-    from attnlib.corpora import Corpus
-    from attnlib.examples import Segment
-    from attnlib.stream import stream
-
     encoder = load_encoder("e5-small")
     words = ["the", "river", "was", "wide", ",", "and", "nobody", "crossed", "it", "."]
     texts = (" ".join(words[: 4 + i % 7] * 3) for i in range(n_documents))
@@ -193,6 +225,7 @@ def all_benchmarks(quick: bool = False) -> dict[str, float]:
         "sieves_over_forward.bert-base-shape": sieves_over_forward(base, *n_inputs),
         "sieves_over_forward.e5-small": sieves_over_forward(e5, *n_inputs),
         "ablation_sweep_over_naive": ablation_sweep_over_naive(e5, *((2, 2) if quick else (8, 4))),
+        "disabling_over_naive": disabling_over_naive(e5, *((4, 1) if quick else (400, 1))),
         f"peak_memory_{many}_over_{few}_documents": peak_memory(many) / peak_memory(few),
         **js_over_clark(e5, full_batches(e5, 32 if quick else 1000), 1 if quick else 3),
     }
