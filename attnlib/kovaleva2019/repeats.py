@@ -34,7 +34,6 @@ def copied_words(
     encoder: Encoder,
     task: str,
     recipe: Mapping[str, Any],
-    seed: int = 0,
     progress: Progress | None = None,
 ) -> Found:
     """Attention from a word to its copy in the other text, beside other words of that text.

@@ -45,7 +45,6 @@ def word_links(
     encoder: Encoder,
     task: str,
     recipe: Mapping[str, Any],
-    seed: int = 0,
     progress: Progress | None = None,
 ) -> Found:
     """Verb-subject and noun-pronoun links of the fine-tuned model, and its look at neighbours.
@@ -144,7 +143,6 @@ def cls_attention(
     """What [CLS] attends to in the last layer of the fine-tuned model, by kind of word.
 
     table  task, kind, mean, low, high (largest weight to such a token, mean over heads), n
-    facts  draws: the mean of every kind on inputs drawn again
     """
     model = tuned_model(train, encoder=encoder, task=task, recipe=recipe, progress=progress)
     parsed = with_trees(test)
