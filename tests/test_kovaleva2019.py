@@ -20,7 +20,7 @@ from attnlib.corpora import Corpus
 from attnlib.errors import BadValue, CorpusError
 from attnlib.examples import FrameExample, Span
 from attnlib.finetune import finetuned
-from attnlib.kovaleva2019 import disable, frames, grids, maps, repeats, tokens, tuning
+from attnlib.kovaleva2019 import frames, grids, maps, repeats, tokens
 from attnlib.models import Encoder, load_encoder
 from attnlib.papers import load_paper
 from attnlib.patterns import PATTERNS
@@ -399,13 +399,90 @@ def test_every_claim_has_a_measure_that_some_experiment_makes() -> None:
             assert any(f'{start}{rest}"' in source for start in (f'"{kind}.', '"', "}.")), name
 
 
-def test_rows_for_the_page() -> None:
+def test_scores_of_starts_for_the_page() -> None:
     table = pd.DataFrame(
         {"task": ["rte", "rte"], "start": ["pretrained", "constant"], "metric": "accuracy"}
         | {"value": [64.0, 53.0], "low": 60.0, "high": 70.0}
     )
-    shown = paper.score_table(Found(table), {"rte.tuned": {"value": 64.6}})
-    assert shown.iloc[0].tolist() == ["64.0 (64.6)", "53.0"]
+    told = {"rte.tuned": {"value": 64.6}, "gain": {"value": 35.9}}
+    assert paper.score_table(Found(table), told).iloc[0].tolist() == ["64.0 (64.6)", "53.0"]
+    assert paper.paper_starts(told) == {("pre-trained, fine-tuned", "rte"): 64.6}
     assert paper.heterogeneous({"heterogeneous_least": {"value": 32}}) == {"mrpc": 32.0}
-    assert set(tuning.STARTS) == {"untrained", "frozen", "pretrained", "random"}
-    assert disable.ALPHA == 0.05
+
+
+def framed_found(grid: np.ndarray, inputs: int = 9) -> Found:
+    control = np.full(grid.shape, 0.2)
+    lead = grid - control
+    table = grids.head_rows(mean=grid, low=grid, high=grid, control=control, lead=lead, q=grid)
+    return Found(table, facts={"inputs": inputs, "frames": 3})
+
+
+def test_frames_for_the_page() -> None:
+    grid = np.array([[0.9, 0.04], [0.5, 0.01]])
+    first = framed_found(grid)
+    quotes = paper.frame_quotes(first)
+    assert (quotes["frame_best"], quotes["frame_second"]) == ("1-1", "2-1")
+    assert quotes["frame_leaders"] == 0  # small q, but behind their control
+    assert paper.frame_rows(first, 2)["label"].tolist() == ["1-1", "2-1"]
+    assert paper.frame_controls(first, 2) == {"1-1": 0.2, "2-1": 0.2}
+    more = paper.larger_rows(first, {"turned": framed_found(1 - grid, 30)})
+    assert more["rank correlation of the map"].round(6).tolist() == [1.0, -1.0]
+    assert more.loc["turned", "sentences"] == 30 and more.loc["turned", "strongest"] == "2-2 (0.99)"
+    both = paper.direction_rows({"forward": first, "backward": framed_found(1 - grid)})
+    assert both["strongest"].tolist() == ["1-1", "2-2"]
+
+
+def test_disabling_for_the_page() -> None:
+    effects = {"rte": paper.disabling_effects(swept(400, good=0.4, bad=0.4), task="rte")}
+    gains = paper.disabling_overview(
+        *(one.table for one in effects.values()), facts=paper.numbers_of(effects)
+    )
+    quotes = paper.disabling_quotes(gains)
+    assert (quotes["n_gains"], quotes["n_losses"], quotes["n_disabling_tests"]) == (1, 1, 16)
+    assert paper.disabling_table(gains).loc["RTE", "best head off"] == "2-3"
+    shown = paper.disabled_heads(effects)
+    assert set(shown.loc[shown["significant"], "name"]) == {"2-3", "4-1"}
+    assert paper.disabled_layers(effects)["name"].tolist() == [f"layer {n}" for n in range(1, 5)]
+
+
+def test_words_and_links_for_the_page() -> None:
+    rng = np.random.default_rng(0)
+    near = rng.random((3, 4))
+    columns = {"near": near, "subject": near**2, "pronoun": rng.random((3, 4))}
+    for name in ("subject", "pronoun"):
+        columns |= {f"{name}_lead": rng.random((3, 4)), f"{name}_q": np.full((3, 4), 0.01)}
+    links = paper.link_overview(grids.head_rows(**columns), tasks=["sst2"])
+    shown = paper.link_table(links)
+    assert shown.loc[("subject", "SST-2"), "with neighbours"] == pytest.approx(1.0)
+    assert math.isnan(shown.loc[("subject", "SST-2"), "given neighbours"])
+    assert links.findings["tokens.subject_beyond_distance"].value == 100.0
+    stripes = grids.head_rows(after=near, change=near - 0.5, q=np.zeros((3, 4)))
+    found = Found(stripes.assign(kind="cls", n=5), facts={"inputs": 20})
+    assert set(paper.kind_grids(found)["kind"]) == {"[CLS]"}
+    assert paper.kind_grids(found)["sure"].sum() == (near > 0.5).sum()
+    (row,) = paper.missing_rows(found).to_dict("records")
+    assert row["authors_way"] == pytest.approx(row["paper_way"] / 4)  # 5 of 20 inputs have it
+
+
+def test_networks_and_passes_stand_beside_each_other() -> None:
+    v, d = PATTERNS[:2]
+    network = Found(pd.DataFrame({"label": [v, v, d], "network": [v, d, d], "rule": [v, v, v]}))
+    labels = Found(pd.DataFrame({"x": [1]}), facts={"second_pass": [[v, v], [d, v]]})
+    rows = paper.confusion_rows(network, labels).set_index(["by", "label", "called"])["n"]
+    assert rows["network", v, d] == 1 and rows["rule", d, v] == 1 and rows["second pass", d, v] == 1
+
+
+def test_negations_by_letters_are_counted_beside_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    from attnlib.examples import ParsedText
+    from attnlib.kovaleva2019 import disagreements
+
+    def parsed(text: str) -> ParsedText:
+        words = tuple(text.split())
+        n = len(words)
+        return ParsedText(text, words, None, 0, None, (-1,) * n, ("dep",) * n, ("X",) * n)
+
+    corpus = Corpus("own", "task", tuple(map(parsed, ("I know", "not now", "hello"))), {}, "", "")
+    monkeypatch.setattr(disagreements, "with_trees", lambda one: one)
+    row = paper.negation_by_letters(corpus, tasks=["rte"]).table.iloc[0]
+    assert (row["inputs"], row["by_word"], row["by_letters"], row["wrong"]) == (3, 1, 2, 1)
+    assert row["such_as"] == "know, now"

@@ -202,6 +202,19 @@ def check_readable(drawing: Drawing, *, largest: int, unwanted: str = r"\bnan\b"
     assert overlapping(drawing.figure, shown) == [], drawing.alt[:60]
 
 
+def check_tables(make: Callable[..., Drawing], tables: Sequence[pd.DataFrame], column: str) -> None:
+    """A lost column or an empty table is named; tables stay as they are; a caption can be given."""
+    first, *rest = tables
+    with pytest.raises(BadValue, match=f"no column {column}"):
+        make(first.drop(columns=column), *rest)
+    with pytest.raises(BadValue, match="has no row"):
+        make(first.iloc[:0], *rest)
+    before = [table.copy() for table in tables]
+    assert make(*tables, caption="Mine.").caption == "Mine."
+    for table, old in zip(tables, before, strict=True):
+        pd.testing.assert_frame_equal(table, old)
+
+
 def test_every_figure_can_be_read_on_every_page() -> None:
     for drawing in drawings():
         check_readable(drawing, largest=200_000)
@@ -249,23 +262,10 @@ CASES: list[tuple[Callable[..., Drawing], tuple[pd.DataFrame, ...], str]] = [
 
 
 @pytest.mark.parametrize(("make", "tables", "column"), CASES)
-def test_missing_columns_and_empty_tables_are_named(
+def test_tables_are_checked_and_left_as_they_were(
     make: Callable[..., Drawing], tables: tuple[pd.DataFrame, ...], column: str
 ) -> None:
-    with pytest.raises(BadValue, match=f"no column {column}"):
-        make(tables[0].drop(columns=column), *tables[1:])
-    with pytest.raises(BadValue, match="has no row"):
-        make(tables[0].iloc[:0], *tables[1:])
-
-
-@pytest.mark.parametrize(("make", "tables", "column"), CASES)
-def test_tables_stay_as_they_were_and_captions_can_be_given(
-    make: Callable[..., Drawing], tables: tuple[pd.DataFrame, ...], column: str
-) -> None:
-    before = [table.copy() for table in tables]
-    assert make(*tables, caption="Mine.").caption == "Mine."
-    for table, old in zip(tables, before, strict=True):
-        pd.testing.assert_frame_equal(table, old)
+    check_tables(make, tables, column)
 
 
 def test_second_tables_are_checked_too() -> None:

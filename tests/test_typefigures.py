@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
-from test_rolefigures import check_readable, painted
+from test_rolefigures import check_readable, check_tables, painted
 
 from attnlib import style
 from attnlib.clusterfigures import cluster_count_curves, stability_bars
@@ -140,14 +140,7 @@ CASES: list[tuple[Callable[..., Drawing], tuple[pd.DataFrame, ...], str]] = [
 def test_tables_are_checked_and_left_as_they_were(
     make: Callable[..., Drawing], tables: tuple[pd.DataFrame, ...], column: str
 ) -> None:
-    with pytest.raises(BadValue, match=f"no column {column}"):
-        make(tables[0].drop(columns=column), *tables[1:])
-    with pytest.raises(BadValue, match="has no row"):
-        make(tables[0].iloc[:0], *tables[1:])
-    before = [table.copy() for table in tables]
-    assert make(*tables, caption="Mine.").caption == "Mine."
-    for table, old in zip(tables, before, strict=True):
-        pd.testing.assert_frame_equal(table, old)
+    check_tables(make, tables, column)
 
 
 @pytest.mark.parametrize(
