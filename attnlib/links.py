@@ -145,12 +145,12 @@ def link_metric(links: Links, *, direction: str = "both") -> Metric:
 
 
 def control_metric(links: Links, *, direction: str = "both") -> Metric:
-    """What `link_metric` finds on other pairs of words as far apart, in the same order.
+    """What `link_metric` finds on other pairs of words that stand to each other as the links do.
 
-    A control set has as many pairs as the input has links, at the same distances, none of them a
-    link, and all in one text where the link is: a maximum over fewer pairs would be lower. The mean
-    over all such sets is what a head gives to the distances, whatever the words mean. Inputs that
-    are too short for such a set have weight 0.
+    The links of an input are moved by some words, those that share a word together, to places
+    where none of them is a link and all stay in their text (see `control_sets`): as many pairs, as
+    far apart, in the same order. The mean over all such sets is what a head gives to the shape,
+    whatever the words mean. Inputs without room for such a set have weight 0.
     """
     check_choice("direction", direction, DIRECTIONS)
     places = per_batch(lambda batch: _places(links, batch, control=True))
@@ -193,28 +193,55 @@ def _places(links: Links, batch: Batch, *, control: bool) -> Int[Tensor, "batch 
 
 
 def control_sets(own: Sequence[Pair], part: Mapping[int, int]) -> list[list[Pair]]:
-    """Sets of other pairs: for each distance as many as there are links, all of them different.
+    """Sets of other pairs with the shape of the links.
 
     part  the text that each word stands in
-    The sets of a distance are all runs of neighbouring pairs, around the end to the beginning.
+
+    Links that share a word are moved together, others by themselves; links of one shape go to
+    different places. A set is complete or left out: a maximum over fewer pairs would be lower.
     """
     linked = {pair for a, b in own for pair in ((a, b), (b, a))}
-    alternatives: list[list[list[Pair]]] = []
-    groups: dict[tuple[int, bool], int] = {}
-    for a, b in own:
-        kind = (b - a, part[a] == part[b])
-        groups[kind] = groups.get(kind, 0) + 1
-    for (distance, together), n in groups.items():
-        others = [(a, a + distance) for a in sorted(part) if a + distance in part]
-        others = [
-            (a, b) for a, b in others if (a, b) not in linked and (part[a] == part[b]) is together
-        ]
-        if len(others) < n:
+    shapes: dict[tuple[Pair, ...], list[int]] = {}
+    for group in _connected(own):
+        start = min(min(pair) for pair in group)
+        shape = tuple(sorted((a - start, b - start) for a, b in group))
+        shapes.setdefault(shape, []).append(start)
+    runs_of_shapes = []
+    for shape, starts in shapes.items():
+        together = [part[starts[0] + a] == part[starts[0] + b] for a, b in shape]
+
+        def fits(at: int, shape: Any = shape, together: Any = together) -> bool:
+            moved = [(at + a, at + b) for a, b in shape]
+            there = all(a in part and b in part and (a, b) not in linked for a, b in moved)
+            return there and [part[a] == part[b] for a, b in moved] == together
+
+        places = [at for at in sorted(part) if fits(at)]
+        n = len(starts)
+        if len(places) < n:
             return []
-        twice = others + others
-        alternatives.append([twice[start : start + n] for start in range(len(others))])
-    n_sets = max((len(runs) for runs in alternatives), default=0)
-    return [[p for runs in alternatives for p in runs[s % len(runs)]] for s in range(n_sets)]
+        runs = [[places[(s + i) % len(places)] for i in range(n)] for s in range(len(places))]
+        runs_of_shapes.append((shape, runs))
+    n_sets = max((len(runs) for _, runs in runs_of_shapes), default=0)
+    return [
+        [
+            (at + a, at + b)
+            for shape, runs in runs_of_shapes
+            for at in runs[s % len(runs)]
+            for a, b in shape
+        ]
+        for s in range(n_sets)
+    ]
+
+
+def _connected(pairs: Sequence[Pair]) -> list[list[Pair]]:
+    """The pairs in groups: two that share a word are in one."""
+    groups: list[tuple[set[int], list[Pair]]] = []
+    for pair in pairs:
+        touched = [group for group in groups if group[0] & set(pair)]
+        words = set(pair).union(*(group[0] for group in touched))
+        members = [*(one for group in touched for one in group[1]), pair]
+        groups = [group for group in groups if group not in touched] + [(words, members)]
+    return [members for _, members in groups]
 
 
 def _width(batch: Batch) -> int:

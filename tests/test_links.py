@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 from families import folders, one_thread
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
 
 from attnlib.attention import Attention
 from attnlib.encode import Batch, batches, encode
@@ -117,32 +119,46 @@ def test_scores_equal_a_loop_over_pairs(bert: Encoder, direction: str) -> None:
 
 
 def naive_control(attention: Attention, own: set[tuple[int, int]], head: int) -> float | None:
-    """All other pairs at the distances of the links, in runs as long as the links of a distance."""
+    """Groups of links that share words, each at all places where it fits, in runs."""
     there = sorted({int(word) for word in attention.batch.word[0] if word >= 0})
+    graph = csr_matrix((np.ones(len(own)), tuple(zip(*own, strict=True))), shape=(30, 30))
+    _, group_of = connected_components(graph, directed=False)
+    shapes: dict[tuple[tuple[int, int], ...], int] = {}
+    for number in {group_of[a] for a, _ in own}:
+        group = sorted(pair for pair in own if group_of[pair[0]] == number)
+        low = min(map(min, group))
+        shape = tuple((a - low, b - low) for a, b in group)
+        shapes[shape] = shapes.get(shape, 0) + 1
     runs = []
-    for distance in {b - a for a, b in own}:
-        n = sum(b - a == distance for a, b in own)
-        others = [
-            (a, b)
-            for a in there
-            for b in there
-            if b - a == distance and (a, b) not in own and (b, a) not in own
+    for shape, n in shapes.items():
+        moved = [[(a + at, b + at) for a, b in shape] for at in there]
+        free = [
+            one
+            for one in moved
+            if all({*pair} <= {*there} and not {pair, pair[::-1]} & own for pair in one)
         ]
-        if len(others) < n:
+        if len(free) < n:
             return None
-        runs.append([[others[(s + i) % len(others)] for i in range(n)] for s in range(len(others))])
+        runs.append(
+            [[p for i in range(n) for p in free[(s + i) % len(free)]] for s in range(len(free))]
+        )
     longest = max(map(len, runs))
     sets = [[pair for one in runs for pair in one[s % len(one)]] for s in range(longest)]
     return float(np.mean([naive(attention, 0, head, one) for one in sets]))
 
 
-OWN = [{(1, 0)}, {(1, 0), (6, 5)}, {(1, 0), (1, 3)}, {(0, 7)}, {(2, 0), (5, 3), (3, 1), (4, 2)}]
+OWN = [
+    {(1, 0)},
+    {(1, 0), (6, 5)},
+    {(1, 0), (1, 3)},
+    {(0, 7)},
+    {(2, 0), (5, 3), (3, 1)},
+    {(0, 1), (2, 3), (4, 5), (6, 7), (1, 2)},
+]
 
 
 @pytest.mark.parametrize("own", OWN)
-def test_the_control_has_as_many_pairs_at_the_same_distances(
-    bert: Encoder, own: set[tuple[int, int]]
-) -> None:
+def test_the_control_has_the_shape_of_the_links(bert: Encoder, own: set[tuple[int, int]]) -> None:
     attention = attention_on(bert, [TREE], seed=1)
     found = control_metric(Links("own", (tuple(own),)), direction="forward")(attention)
     for head in range(2):
@@ -173,6 +189,22 @@ def test_a_control_stays_in_one_text_if_the_link_does() -> None:
     assert control_sets([(0, 1)], part) == [[(1, 2)], [(3, 4)], [(4, 5)]]
     assert control_sets([(2, 3)], part) == []  # no other pair of neighbours crosses the border
     assert control_sets([(0, 3)], part) == [[(1, 4)], [(2, 5)]]
+
+
+def test_links_that_share_a_word_move_together() -> None:
+    """A target and its element stay a row; links of their own go their own ways."""
+    part = dict.fromkeys(range(7), 0)
+    assert control_sets([(0, 2), (0, 3)], part) == [
+        [(1, 3), (1, 4)],
+        [(2, 4), (2, 5)],
+        [(3, 5), (3, 6)],
+    ]
+    assert control_sets([(0, 1), (3, 4)], part) == [  # two shapes alike: different places
+        [(1, 2), (2, 3)],
+        [(2, 3), (4, 5)],
+        [(4, 5), (5, 6)],
+        [(5, 6), (1, 2)],
+    ]
 
 
 @pytest.mark.parametrize("make", [link_metric, control_metric])
