@@ -6,6 +6,7 @@ import csv
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -26,6 +27,18 @@ LABELS = Path(__file__).with_name("patterns.csv")
 SIDE = 32
 """Pixels of a map's picture, in either direction."""
 MAX_LENGTH = 128
+TRAINED: Mapping[str, Mapping[str, float]] = MappingProxyType(
+    {
+        task: {"epochs": epochs, "batch_size": 32, "learning_rate": 1e-4, "n_train": n_train}
+        for task, epochs, n_train in (
+            ("mrpc", 3, 3668),
+            ("qnli", 2, 4441),
+            ("qqp", 2, 8000),
+            ("sst2", 2, 12000),
+        )
+    }
+)
+"""How the models behind the labelled maps were fine-tuned: another training makes other maps."""
 COLUMNS = (
     *("id", "model", "task", "corpus", "example", "layer", "head", "fold"),
     *("label", "again", "first_guide"),

@@ -103,7 +103,7 @@ def task_matrix(
     note: str | None = None,
     caption: str | None = None,
 ) -> Drawing:
-    """One cell per task and kind, with its number; the largest of each task has a frame.
+    """One cell per task and kind, with its number.
 
     table  task, `column`, `value`, and `note`: small text beneath a number, such as a head
     """
@@ -122,7 +122,8 @@ def task_matrix(
         figure = Figure(figsize=size, layout="constrained")
         panel = figure.subplots()
         edge: Any = {"lw": 1.0, "ec": "white", "norm": scale, "cmap": style.SEQUENTIAL}
-        panel.pcolormesh(np.arange(len(kinds)), np.arange(len(tasks)), values, **edge)
+        across, down = (np.arange(n + 1) - 0.5 for n in (len(kinds), len(tasks)))
+        panel.pcolormesh(across, down, values, **edge)
         small = {} if note is None else table.set_index(["task", column])[note].to_dict()
         for (y, x), number in np.ndenumerate(values):
             _cell(panel, x, y, number, scale, small.get((tasks[y], kinds[x])))

@@ -76,6 +76,13 @@ def test_cells_hold_the_numbers_and_the_heads() -> None:
     assert f"RTE {name} ({best['mean']:.2f})" in drawing.caption
 
 
+def test_one_task_has_cells_of_its_own_height() -> None:
+    drawing = task_matrix(kinds().head(len(KINDS)), "kind", "mean", what="attention")
+    (mesh,) = drawing.figure.axes[0].collections
+    corners = mesh.get_coordinates()  # type: ignore[attr-defined]
+    assert np.ptp(corners[..., 1]) == 1 and np.ptp(corners[..., 0]) == len(KINDS)
+
+
 def test_a_missing_cell_is_a_dash_and_no_cell_is_refused() -> None:
     table = kinds()
     table.loc[0, "mean"] = math.nan

@@ -19,8 +19,8 @@ from attnlib.disabling import (
     points,
     row_scores,
 )
-from attnlib.hypotheses import benjamini_hochberg, holm
-from attnlib.kovaleva2019.grids import TAIL, drawn
+from attnlib.hypotheses import ALPHA, benjamini_hochberg, holm
+from attnlib.kovaleva2019.grids import TAIL, drawn, head_name
 from attnlib.models import Encoder
 from attnlib.papers import Finding
 from attnlib.results import Found
@@ -28,7 +28,6 @@ from attnlib.stream import Progress
 from attnlib.taskplans import tuned_model
 from attnlib.tasks import TASKS
 
-ALPHA = 0.05
 HARMLESS = -0.5
 """Points that a head may cost and still count as not needed."""
 EXCHANGES, SMALL = 1000, 0.02
@@ -63,38 +62,30 @@ def disabling_effects(answers: pd.DataFrame, *, task: str, seed: int = 0) -> Fou
 
     answers  the table of `disabled_answers`
     table    task, name, layer, head (0 for a whole layer), change, low, high (paired bootstrap),
-             p (two-sided), q (Benjamini-Hochberg) and holm: over the heads, and over the layers
-    facts    score of the whole model; draws of the numbers that the overview needs
+             p (two-sided)
+    facts    score of the whole model; mean change and harmless heads as [value, low, high]; the
+             gain of the best head where it was chosen and on the other half of the inputs
     """
     found = _answers(answers, task)
     change = points(found)[1:] - points(found)[0]
     draws = drawn_changes(found, seed=seed)
     low, high = np.percentile(draws, [TAIL, 100 - TAIL], axis=0)
-    p = _fine_p(found, seed)
     names = found.names[1:]
     layer = np.array([int(name.removeprefix("layer ").split("-")[0]) for name in names])
     head = np.array([int(name.split("-")[1]) if "-" in name else 0 for name in names])
     table = pd.DataFrame(
         {"task": task, "name": names, "layer": layer, "head": head, "change": change}
-        | {"low": low, "high": high, "p": p}
+        | {"low": low, "high": high, "p": _fine_p(found, seed)}
     )
-    for column, corrected in (("q", benjamini_hochberg), ("holm", holm)):
-        table[column] = np.nan
-        for chosen in (head > 0, head == 0):
-            table.loc[chosen, column] = corrected(p[chosen])
     heads = head > 0
-    clean = _clean_gain(found, heads, seed)
+    harmless = (change[heads] > HARMLESS).mean()
     facts = {
         "inputs": len(answers),
         "task": task,
         "score": float(points(found)[0]),
-        "best_gain": drawn_list(change[heads].max(), draws[:, heads].max(1)),
-        "mean_change": drawn_list(change[heads].mean(), draws[:, heads].mean(1)),
-        "harmless": drawn_list(
-            (change[heads] > HARMLESS).mean(), (draws[:, heads] > HARMLESS).mean(1)
-        ),
-        "best_layer": drawn_list(change[~heads].max(), draws[:, ~heads].max(1)),
-        "clean_gain": clean,
+        "mean_change": _ends(change[heads].mean(), draws[:, heads].mean(1)),
+        "harmless": _ends(harmless, (draws[:, heads] > HARMLESS).mean(1)),
+        **_chosen_gains(found, heads, seed),
     }
     return Found(table, facts=facts)
 
@@ -111,7 +102,7 @@ def _fine_p(found: Answers, seed: int) -> np.ndarray:
     return p
 
 
-def drawn_list(value: float, draws: np.ndarray) -> list[float]:
+def _ends(value: float, draws: np.ndarray) -> list[float]:
     """A number on all inputs, with the interval of the same number on inputs drawn again."""
     one = drawn([value, *draws])
     return [one.value, one.low, one.high]
@@ -124,14 +115,14 @@ def _answers(table: pd.DataFrame, task: str) -> Answers:
     return Answers(names, matrix, table["label"].to_numpy(np.float64), TASKS[task])
 
 
-def _clean_gain(found: Answers, heads: np.ndarray, seed: int) -> list[float]:
-    """The gain of the best head, chosen on one half of the inputs, on the other half.
+def _chosen_gains(found: Answers, heads: np.ndarray, seed: int) -> dict[str, list[float]]:
+    """The gain of the best head on the half of the inputs that chose it, and on the other half.
 
-    Mean over random halves, and the middle 95 % of them.
+    Means over random halves, and the middle 95 % of them; heads that are equally good count alike.
     """
     generator = np.random.default_rng(seed)
     rows = np.concatenate([[0], 1 + np.flatnonzero(heads)])
-    gains = []
+    gains: dict[str, list[float]] = {"chosen_gain": [], "clean_gain": []}
     for _ in range(HALVES):
         order = generator.permutation(len(found.labels))
         half = len(order) // 2
@@ -139,10 +130,28 @@ def _clean_gain(found: Answers, heads: np.ndarray, seed: int) -> list[float]:
             100 * row_scores(found.answers[rows][:, part], found.labels[part], found.task)
             for part in (order[:half], order[half:])
         )
-        best = int(np.nanargmax(chosen[1:])) + 1
-        gains.append(tested[best] - tested[0])
-    low, high = np.nanpercentile(gains, [TAIL, 100 - TAIL])
-    return [float(np.nanmean(gains)), float(low), float(high)]
+        best = chosen[1:] == np.nanmax(chosen[1:])
+        for name, scores in zip(gains, (chosen, tested), strict=True):
+            gains[name].append(float(np.mean(scores[1:][best]) - scores[0]))
+    return {
+        name: _ends(float(np.nanmean(values)), np.array(values)) for name, values in gains.items()
+    }
+
+
+def controlled(effects: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """All effects of all tasks with q_gain and q_loss: false discoveries controlled for each.
+
+    Gains and losses are two families, and so are heads and whole layers, each over all tasks: many
+    true losses must not lend significance to gains.
+    """
+    table = pd.concat(effects, ignore_index=True)
+    up = np.where(table["change"] > 0, table["p"] / 2, 1 - table["p"] / 2)
+    down = np.where(table["change"] < 0, table["p"] / 2, 1 - table["p"] / 2)
+    for name, p in (("q_gain", up), ("q_loss", down)):
+        table[name] = np.nan
+        for family in (table["head"] > 0, table["head"] == 0):
+            table.loc[family, name] = benjamini_hochberg(p[family.to_numpy()])
+    return table
 
 
 def disabling_overview(*effects: pd.DataFrame, facts: Mapping[str, Mapping[str, Any]]) -> Found:
@@ -150,14 +159,16 @@ def disabling_overview(*effects: pd.DataFrame, facts: Mapping[str, Mapping[str, 
 
     effects  the tables of `disabling_effects`, one per task
     facts    task -> the facts of the same
-    table    task, score, best_head, best_gain, clean_gain, mean_change, gains, losses (with false
-             discoveries controlled), gains_uncorrected, best_layer, best_layer_gain
+    table    task, n_heads, score, best_head, best_gain, low, high (of that head), chosen_gain,
+             clean_gain, mean_change, gains_uncorrected, gains, losses (false discoveries
+             controlled), harmless, best_layer, best_layer_gain, layer_gains
     """
+    judged = controlled(effects)
     rows = []
-    for table, (task, told) in zip(effects, facts.items(), strict=True):
-        heads, layers = table[table["head"] > 0], table[table["head"] == 0]
+    for task, told in facts.items():
+        own = judged[judged["task"] == task]
+        heads, layers = own[own["head"] > 0], own[own["head"] == 0]
         best, top = heads.loc[heads["change"].idxmax()], layers.loc[layers["change"].idxmax()]
-        sure = heads["q"] < ALPHA
         rows.append(
             {
                 "task": task,
@@ -165,16 +176,18 @@ def disabling_overview(*effects: pd.DataFrame, facts: Mapping[str, Mapping[str, 
                 "score": told["score"],
                 "best_head": best["name"],
                 "best_gain": best["change"],
-                "best_q": best["q"],
+                "low": best["low"],
+                "high": best["high"],
+                "chosen_gain": told["chosen_gain"][0],
                 "clean_gain": told["clean_gain"][0],
                 "mean_change": told["mean_change"][0],
                 "gains_uncorrected": int(((heads["p"] < ALPHA) & (heads["change"] > 0)).sum()),
-                "gains": int((sure & (heads["change"] > 0)).sum()),
-                "losses": int((sure & (heads["change"] < 0)).sum()),
+                "gains": int((heads["q_gain"] < ALPHA).sum()),
+                "losses": int((heads["q_loss"] < ALPHA).sum()),
                 "harmless": told["harmless"][0],
                 "best_layer": int(top["layer"]),
                 "best_layer_gain": top["change"],
-                "layer_gains": int(((layers["q"] < ALPHA) & (layers["change"] > 0)).sum()),
+                "layer_gains": int((layers["q_gain"] < ALPHA).sum()),
             }
         )
     table = pd.DataFrame(rows)
@@ -186,12 +199,13 @@ def _claims(
     effects: Mapping[str, pd.DataFrame],
     facts: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Finding]:
-    ends = {
-        name: {task: Finding(*told[name]) for task, told in facts.items()}
-        for name in ("best_gain", "harmless", "mean_change")
-    }
-    least = min(ends["best_gain"].values(), key=lambda one: one.value)
-    most = max(ends["best_gain"].values(), key=lambda one: one.value)
+    least, most = (
+        Finding(float(row["best_gain"]), float(row["low"]), float(row["high"]))
+        for row in (
+            table.loc[at] for at in (table["best_gain"].idxmin(), table["best_gain"].idxmax())
+        )
+    )
+    harmless = np.mean([one["harmless"] for one in facts.values()], axis=0)
     found = {
         "disabling.some_gain": Finding(float((table["best_gain"] > 0).mean())),
         "disabling.clean_gain_share": Finding(float((table["clean_gain"] > 0).mean())),
@@ -200,10 +214,10 @@ def _claims(
         "disabling.significant_gains": Finding(float(table["gains"].sum())),
         "disabling.layer_gain_share": Finding(float((table["best_layer_gain"] > 0).mean())),
         "disabling.layer_significant_share": Finding(float((table["layer_gains"] > 0).mean())),
-        "disabling.harmless_share": Finding(float(table["harmless"].mean())),
+        "disabling.harmless_share": Finding(*(float(end) for end in harmless)),
     }
     if {"mrpc", "rte"} <= set(effects):
-        n_gaining = sum(ends["mean_change"][task].value > 0 for task in ("mrpc", "rte"))
+        n_gaining = sum(facts[task]["mean_change"][0] > 0 for task in ("mrpc", "rte"))
         found["disabling.mean_gain_tasks"] = Finding(float(n_gaining))
     first = {task: _first_layer(rows) for task, rows in effects.items()}
     if "rte" in first:
@@ -259,4 +273,4 @@ def frame_heads_disabled(*tables: pd.DataFrame, tasks: Sequence[str], n: int = 2
 def strongest(frames: pd.DataFrame, n: int) -> list[str]:
     """The names of the n heads with the highest mean score."""
     rows = frames.nlargest(n, "mean")
-    return [f"{int(a)}-{int(b)}" for a, b in zip(rows["layer"], rows["head"], strict=True)]
+    return [head_name(row) for _, row in rows.iterrows()]

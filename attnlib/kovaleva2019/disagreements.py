@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from attnlib.corpora import Corpus
+from attnlib.kovaleva2019.grids import head_name
 from attnlib.links import words_of
 from attnlib.overlays import with_trees
 from attnlib.results import Found
@@ -18,10 +19,14 @@ SUBSTRINGS = ("not", "n't", "no", "never", "none", "nor", "neither")
 """Words whose letters the authors' code looks for anywhere in a token."""
 
 
+SKIPPED = "negation"
+"""The one kind for which the authors' code leaves out inputs without it."""
+
+
 def negation_by_letters(*corpora: Corpus, tasks: Sequence[str]) -> Found:
     """Inputs with a negation, found as a word and found as letters inside any word.
 
-    table  task, inputs, by_word, by_letters, wrong (letters only), examples of such words
+    table  task, inputs, by_word, by_letters, wrong (letters only), such_as: words taken for one
     """
     negation = next(one for one in FEATURES if one.name == "negation")
     rows = []
@@ -60,9 +65,8 @@ def missing_as_zero(stripes: pd.DataFrame, inputs: int) -> pd.DataFrame:
     rows = []
     for kind, part in stripes.groupby("kind", sort=False):
         top = part.loc[part["after"].idxmax()]
-        share = top["n"] / inputs
-        row = {"kind": kind, "n": int(top["n"]), "inputs": inputs}
-        row["strongest"] = f"{int(top['layer'])}-{int(top['head'])}"
+        share = 1.0 if kind == SKIPPED else top["n"] / inputs
+        row = {"kind": kind, "n": int(top["n"]), "inputs": inputs, "strongest": head_name(top)}
         rows.append({**row, "paper_way": top["after"], "authors_way": share * top["after"]})
     return pd.DataFrame(rows)
 

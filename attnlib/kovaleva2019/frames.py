@@ -28,6 +28,9 @@ DEVIATIONS = 3
 """A head stands out if its mean exceeds the mean over heads by so many standard deviations."""
 DRAWS = 1000
 HALVES = 200
+BESIDE = {"frames": "frames.layer_correlation", "cosine": "cosine.authors_layers"}
+"""The finding that each of the authors' maps leads to."""
+OWN_LIST = "framenet-473"
 
 
 def passes_filter(example: FrameExample) -> bool:
@@ -46,9 +49,17 @@ def _distance(first: Span, second: Span) -> int:
     return max(second.start - first.end + 1, first.start - second.end + 1, 0)
 
 
-def filtered(corpus: Corpus) -> Corpus:
-    """The sentences that pass the paper's filter; a sentence with several frames counts once."""
-    seen: set[tuple[str, ...]] = set()
+def chosen_frames(corpus: Corpus) -> Corpus:
+    """The authors' own list as it is; of any other corpus what passes the paper's filter."""
+    return corpus if corpus.name == OWN_LIST else filtered(corpus)
+
+
+def filtered(corpus: Corpus, but: Corpus | None = None) -> Corpus:
+    """The sentences that pass the paper's filter; a sentence with several frames counts once.
+
+    but  sentences of this corpus are left out
+    """
+    seen = {example.words for example in but.examples} if but else set()  # type: ignore[attr-defined]
     kept = []
     for example in corpus.examples:
         if example.words not in seen and passes_filter(example):
@@ -95,11 +106,13 @@ def frame_scores(
         lead_high=led.high,
         q=benjamini_hochberg(tested.p),
     )
-    findings = {"sentences": Finding(float(len(scores))), **_standing_out(scores, lead, seed)}
+    passing = sum(passes_filter(example) for example in corpus.examples)  # type: ignore[arg-type]
+    findings = {"sentences": Finding(float(passing)), **_standing_out(scores, lead, seed)}
     facts = {
         "inputs": found.n_examples,
         "passes": found.n_examples,
         "controlled": int(both.sum()),
+        "passing": passing,
         "frames": len({example.frame for example in corpus.examples}),
         "direction": direction,
     }
@@ -164,7 +177,7 @@ def beside_authors(*tables: pd.DataFrame, columns: Sequence[str], seed: int = 0)
         rho, p = rank_correlation(ours.to_numpy(), profile.to_numpy(), seed)
         joint = table.merge(theirs[["layer", "head", other]], on=["layer", "head"])
         heads = rank_correlation(joint[own].to_numpy(), joint[other].to_numpy(), seed)[0]
-        found[f"{other}.layer_correlation"] = Finding(rho)
+        found[BESIDE[other]] = Finding(rho)
         for layer in profile.index:
             told = {"what": other, "layer": layer, "ours": ours[layer], "authors": profile[layer]}
             rows.append({**told, "rho": rho, "p": p, "rho_heads": heads})

@@ -17,7 +17,16 @@ from attnlib.kovaleva2019.grids import drawn, measured
 from attnlib.models import Encoder, load_encoder, weights_digest
 from attnlib.papers import Finding
 from attnlib.patternnet import PatternNet, Schooling, pattern_metric, schooled, told_unseen
-from attnlib.patterns import LABELS, PATTERNS, LabelledMap, labelled_maps, maps_of, pictures, rule
+from attnlib.patterns import (
+    LABELS,
+    PATTERNS,
+    TRAINED,
+    LabelledMap,
+    labelled_maps,
+    maps_of,
+    pictures,
+    rule,
+)
 from attnlib.results import Found
 from attnlib.sources import sha256_of
 from attnlib.stream import Progress
@@ -36,8 +45,19 @@ def labels_digest() -> str:
     return sha256_of(LABELS)[:16]
 
 
-def known_maps(models: Sequence[str], encoder: Encoder, tasks: Sequence[str]) -> list[LabelledMap]:
-    """The labelled maps of some models before fine-tuning, and of the encoder after some tasks."""
+def known_maps(
+    models: Sequence[str], encoder: Encoder, recipes: Recipes, trains: Sequence[Corpus]
+) -> list[LabelledMap]:
+    """The labelled maps of some models before fine-tuning, and of the encoder after some tasks.
+
+    A task counts only where it is trained as it was for the labels: other trainings, other maps.
+    """
+    sizes = dict(zip(recipes, map(len, trains), strict=True))
+    tasks = [
+        task
+        for task, recipe in recipes.items()
+        if task in TRAINED and TRAINED[task].items() <= {**recipe, "n_train": sizes[task]}.items()
+    ]
     found = [
         row
         for row in labelled_maps()
@@ -50,6 +70,15 @@ def known_maps(models: Sequence[str], encoder: Encoder, tasks: Sequence[str]) ->
     return found
 
 
+def drawn_heads(heads: Sequence[Any], seed: int) -> list[np.ndarray]:
+    """All places, then those of heads drawn again: maps of one head are alike, and go together."""
+    of_head = pd.Series(range(len(heads))).groupby([str(head) for head in heads], sort=False)
+    places = [group.to_numpy() for _, group in of_head]
+    generator = np.random.default_rng(seed)
+    draws = generator.integers(0, len(places), (DRAWS, len(places)))
+    return [np.arange(len(heads)), *(np.concatenate([places[i] for i in row]) for row in draws)]
+
+
 def label_counts(*, labels: str, seed: int = 0) -> Found:
     """What the maps were called, and how far a second pass agrees with the first.
 
@@ -60,10 +89,9 @@ def label_counts(*, labels: str, seed: int = 0) -> Found:
     names = np.array([row.label for row in rows])
     twice = [row for row in rows if row.again]
     first, again = (np.array([getattr(row, key) for row in twice]) for key in ("label", "again"))
-    generator = np.random.default_rng(seed)
-    places = [np.arange(len(names)), *generator.integers(0, len(names), (DRAWS, len(names)))]
+    places = drawn_heads([(row.model, row.layer, row.head) for row in rows], seed)
     shares = {name: [float((names[at] == name).mean()) for at in places] for name in PATTERNS}
-    pairs = [np.arange(len(twice)), *generator.integers(0, len(twice), (DRAWS, len(twice)))]
+    pairs = drawn_heads([(row.model, row.layer, row.head) for row in twice], seed)
     kappa = [float(cohen_kappa_score(first[at], again[at])) for at in pairs]
     rarest = [min(shares[name][draw] for name in PATTERNS) for draw in range(len(places))]
     found = {
@@ -104,9 +132,9 @@ def labelled_pictures(
     trains  what the models of the tasks of `recipes` were trained on, in that order
     models  those whose maps before fine-tuning are taken
     """
-    key = ("pictures", weights_digest(encoder), *models, *(one.digest for one in trains))
+    key = ("pictures", *_key(trains, encoder, recipes, models))
     if key not in _KEPT:
-        rows = known_maps(models, encoder, list(recipes))
+        rows = known_maps(models, encoder, recipes, trains)
         plain = {row.model for row in rows if not row.task}
         encoders = {(name, ""): load_encoder(name, device=str(encoder.device)) for name in plain}
         for (task, recipe), train in zip(recipes.items(), trains, strict=True):
@@ -124,6 +152,14 @@ def labelled_pictures(
     return found
 
 
+def _key(
+    trains: Sequence[Corpus], encoder: Encoder, recipes: Recipes, models: Sequence[str]
+) -> tuple[str, ...]:
+    told = [sorted(recipe.items()) for recipe in recipes.values()]
+    digests = (corpus.digest for corpus in trains)
+    return (weights_digest(encoder), labels_digest(), repr(told), *models, *digests)
+
+
 def network(
     trains: Sequence[Corpus],
     encoder: Encoder,
@@ -132,8 +168,7 @@ def network(
     schooling: Schooling,
 ) -> PatternNet:
     """A network that has seen all labelled maps, for maps that nobody labelled."""
-    digests = (corpus.digest for corpus in trains)
-    key = ("network", weights_digest(encoder), repr(schooling), *models, *digests)
+    key = ("network", repr(schooling), *_key(trains, encoder, recipes, models))
     if key not in _KEPT:
         _, shades, labels, _ = labelled_pictures(trains, encoder, recipes, models)
         _KEPT[key] = schooled(shades, labels, schooling)
@@ -154,8 +189,8 @@ def pattern_network(
     """How well the network and the rule find the labels of maps they have not seen.
 
     The maps are told by networks that saw neither their head nor their input.
-    table  id, task, layer, head, fold, label, network, rule, shuffled (a network that learnt from
-           labels dealt out at random)
+    table  id, model, task, layer, head, fold, label, network, rule, shuffled (a network that learnt
+           from labels dealt out at random)
     """
     rows, shades, given, called = labelled_pictures(trains, encoder, recipes, models, progress)
     folds = [row.fold for row in rows]
@@ -168,6 +203,7 @@ def pattern_network(
     table = pd.DataFrame(
         {
             "id": [row.id for row in rows],
+            "model": [row.model for row in rows],
             "task": [row.task for row in rows],
             "layer": [row.layer for row in rows],
             "head": [row.head for row in rows],
@@ -182,9 +218,7 @@ def pattern_network(
 
 
 def _scores(table: pd.DataFrame, seed: int) -> dict[str, Finding]:
-    generator = np.random.default_rng(seed)
-    n = len(table)
-    places = [np.arange(n), *generator.integers(0, n, (DRAWS, n))]
+    places = _places(table, seed)
     label = table["label"].to_numpy()
     found: dict[str, list[float]] = {}
     for name in ("network", "rule", "shuffled"):
@@ -200,6 +234,10 @@ def _scores(table: pd.DataFrame, seed: int) -> dict[str, Finding]:
     same = [float(cohen_kappa_score(label[at], told[at])) for at in places[:200]]
     found |= {"network.f1": found["network.macro"], "network.f1_over_shuffled": list(ratio)}
     return {name: drawn(values) for name, values in {**found, "network.kappa": same}.items()}
+
+
+def _places(table: pd.DataFrame, seed: int) -> list[np.ndarray]:
+    return drawn_heads(list(zip(table["model"], table["layer"], table["head"], strict=True)), seed)
 
 
 def _f1(label: np.ndarray, told: np.ndarray, average: str | None) -> Any:
@@ -250,7 +288,9 @@ def pattern_overview(
     table   task, layer (0 for all), pattern, called (percent, as the network says), share, low,
             high: corrected; the interval has the choice of inputs and that of labelled maps in it
 
-    The correction asks how the labelled maps that the network calls one pattern were labelled.
+    The correction asks which shares would be called so, given what the network calls labelled
+    maps of each pattern that it has not seen: a maximum of the likelihood, for each task and layer.
+    It takes for granted that the network mistakes maps of all tasks alike.
     """
     judged, *counted = tables
     generator = np.random.default_rng(seed)
@@ -258,8 +298,7 @@ def pattern_overview(
         judged[name].map({p: i for i, p in enumerate(PATTERNS)}).to_numpy(int)
         for name in ("label", "network")
     )
-    draws = [np.arange(len(label)), *generator.integers(0, len(label), (DRAWS, len(label)))]
-    meant = np.stack([_meaning(label[at], told[at]) for at in draws])  # draw called label
+    mistakes = np.stack([_mistakes(label[at], told[at]) for at in _places(judged, seed)])
     rows, whole = [], {}
     for table, task in zip(counted, tasks, strict=True):
         counts = table[list(PATTERNS)].to_numpy(float)
@@ -271,7 +310,7 @@ def pattern_overview(
         called = called / called.sum(-1, keepdims=True)
         for layer in range(n_layers + 1):
             own = called.mean(1) if layer == 0 else called[:, layer - 1]
-            share = 100 * np.einsum("dc,dcl->dl", own, meant)
+            share = 100 * _unmixed(own, mistakes)
             if layer == 0:
                 whole[task] = share
             for number, name in enumerate(PATTERNS):
@@ -283,13 +322,27 @@ def pattern_overview(
     return Found(pd.DataFrame(rows), found, {"tasks": list(tasks)})
 
 
-def _meaning(label: np.ndarray, told: np.ndarray) -> np.ndarray:
-    """(called, label): how maps that are called one pattern were labelled, each row sums to 1."""
-    table = np.zeros((len(PATTERNS), len(PATTERNS)))
-    np.add.at(table, (told, label), 1.0)
-    empty = table.sum(1) == 0
-    table[empty] = np.eye(len(PATTERNS))[empty]  # nothing is known of it: taken at its word
+def _mistakes(label: np.ndarray, told: np.ndarray) -> np.ndarray:
+    """(label, called): what labelled maps of each pattern are called, each row sums to 1.
+
+    A little is added everywhere, so that nothing is thought impossible for want of examples.
+    """
+    table = np.full((len(PATTERNS), len(PATTERNS)), 0.1)
+    np.add.at(table, (label, told), 1.0)
     return table / table.sum(1, keepdims=True)
+
+
+def _unmixed(called: np.ndarray, mistakes: np.ndarray, steps: int = 200) -> np.ndarray:
+    """(draw, label): the shares under which the called ones (draw, called) are likeliest.
+
+    mistakes  (draw, label, called)
+    """
+    shares = np.full(called.shape, 1 / len(PATTERNS))
+    for _ in range(steps):  # expectation, maximisation
+        expected = np.einsum("dl,dlc->dc", shares, mistakes)
+        shares = shares * np.einsum("dlc,dc->dl", mistakes, called / expected)
+        shares = shares / shares.sum(-1, keepdims=True)
+    return shares
 
 
 def _pattern_claims(

@@ -7,7 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from attnlib.kovaleva2019.disable import ALPHA
+from attnlib.errors import BadValue
+from attnlib.hypotheses import ALPHA
+from attnlib.kovaleva2019.disable import controlled
 from attnlib.kovaleva2019.disagreements import missing_as_zero
 from attnlib.kovaleva2019.grids import head_name
 from attnlib.kovaleva2019.tuning import CONSTANT
@@ -124,23 +126,11 @@ def frame_quotes(found: Found) -> dict[str, Any]:
         "frame_second_score": second["mean"],
         "frame_second_control": second["control"],
         "frame_leader": head_name(leader),
-        "frame_leader_score": leader["mean"],
         "frame_leader_lead": leader["lead"],
         "frame_leaders": int(((table["q"] < ALPHA) & (table["lead"] > 0)).sum()),
         "frame_sentences": found.facts["inputs"],
+        "frame_passing": found.facts["passing"],
     }
-
-
-def frame_rows(found: Found, n: int = 8) -> pd.DataFrame:
-    """The n heads with the highest frame score, with their intervals."""
-    rows = found.table.nlargest(n, "mean")
-    return rows.assign(label=[head_name(row) for _, row in rows.iterrows()], value=rows["mean"])
-
-
-def frame_controls(found: Found, n: int = 8) -> dict[str, float]:
-    """Of the same heads, the score on other pairs as far apart."""
-    rows = frame_rows(found, n)
-    return dict(zip(rows["label"], rows["control"], strict=True))
 
 
 def larger_rows(first: Found, more: Mapping[str, Found]) -> pd.DataFrame:
@@ -224,24 +214,47 @@ def missing_rows(found: Found) -> pd.DataFrame:
     return table.assign(what=what, unit="attention")[["what", "unit", "paper_way", "authors_way"]]
 
 
+def gainer_table(found: Found) -> pd.DataFrame:
+    """How many heads surely gain attention to each kind of word, by task."""
+    table = found.table.assign(task=found.table["task"].map(task_name))
+    kinds = list(dict.fromkeys(table["kind"]))
+    counts = table.pivot(index="task", columns="kind", values="gainers")
+    return counts.reindex(dict.fromkeys(table["task"]), columns=kinds).fillna(0).astype(int)
+
+
+def first_of_pairs(plans: Mapping[str, Any]) -> str:
+    """The first task of text pairs: only these have words in both texts."""
+    pairs = [task for task in plans if TASKS[task].pair]
+    if not pairs:
+        raise BadValue(f"{', '.join(plans)} have single texts; expected one task of text pairs.")
+    return pairs[0]
+
+
+def negation_table(found: Found) -> pd.DataFrame:
+    """Negations as words and as letters, in words."""
+    names = {
+        "inputs": "inputs",
+        "by_word": "with a negation word",
+        "by_letters": "with its letters",
+        "wrong": "letters only",
+        "such_as": "such as",
+    }
+    table = found.table.assign(task=found.table["task"].map(task_name))
+    return table.set_index("task")[list(names)].rename(columns=names)
+
+
 def kind_grids(found: Found) -> pd.DataFrame:
     """Fig. 6 for one task: a grid per kind of word, and which heads surely gain."""
     table = found.table.replace({"kind": {"cls": "[CLS]", "sep": "[SEP]"}})
     return table.assign(sure=(table["q"] < ALPHA) & (table["change"] > 0))
 
 
-def disabled_heads(effects: Mapping[str, Found]) -> pd.DataFrame:
-    """Fig. 8: the change by every head, and whether it survives the control."""
-    rows = beside(effects)
-    rows = rows[rows["head"] > 0].reset_index(drop=True)
-    return rows.assign(significant=rows["q"] < ALPHA)
-
-
-def disabled_layers(effects: Mapping[str, Found]) -> pd.DataFrame:
-    """Fig. 9: the change by every layer."""
-    rows = beside(effects)
-    rows = rows[rows["head"] == 0].reset_index(drop=True)
-    return rows.assign(significant=rows["q"] < ALPHA)
+def disabled(effects: Mapping[str, Found], *, layers: bool) -> pd.DataFrame:
+    """Fig. 8 and 9: the change by every head, or by every layer, and what survives the control."""
+    rows = controlled([one.table for one in effects.values()])
+    rows = rows[(rows["head"] == 0) == layers]
+    sure = (rows["q_gain"] < ALPHA) | (rows["q_loss"] < ALPHA)
+    return rows.assign(significant=sure).reset_index(drop=True)
 
 
 def disabling_table(found: Found) -> pd.DataFrame:
@@ -250,6 +263,7 @@ def disabling_table(found: Found) -> pd.DataFrame:
         "score": "score",
         "best_head": "best head off",
         "best_gain": "gain",
+        "chosen_gain": "gain where it is chosen",
         "clean_gain": "gain on other inputs",
         "mean_change": "mean over heads",
         "gains_uncorrected": "gains at p < 0.05",
@@ -268,8 +282,7 @@ def disabling_quotes(found: Found) -> dict[str, Any]:
         "n_gains": int(table["gains"].sum()),
         "n_losses": int(table["losses"].sum()),
         "n_disabling_tests": int(table["n_heads"].sum()),
-        "mean_best_gain": float(table["best_gain"].mean()),
+        "mean_chosen_gain": float(table["chosen_gain"].mean()),
         "mean_clean_gain": float(table["clean_gain"].mean()),
-        "least_mean_change": float(table["mean_change"].min()),
         "harmless_percent": 100 * float(table["harmless"].mean()),
     }

@@ -35,7 +35,7 @@ LINK_FINDINGS = {
     "tokens.pronoun_diagonal": ("pronoun", "diagonal"),
     "tokens.subject_beyond_distance": ("subject", "beyond"),
 }
-"""What the claims ask of a link: the mean over tasks, with the least and the largest of them."""
+"""What the claims ask of a link: the mean over tasks."""
 
 
 def word_links(
@@ -90,16 +90,18 @@ def link_overview(*tables: pd.DataFrame, tasks: Sequence[str]) -> Found:
         known = [name for name in ("subject", "pronoun") if name in table]
         for name in known:
             others = [other for other in known if other != name]
-            top, leader = (table.loc[table[at].idxmax()] for at in (name, f"{name}_lead"))
+            top, lead = table.loc[table[name].idxmax()], table[f"{name}_lead"]
+            leader = table.loc[lead.idxmax()] if lead.notna().any() else None
+            tested = table[f"{name}_q"].dropna()
             row = {
                 "task": task,
                 "link": name,
                 "diagonal": float(spearmanr(table[name], table["near"]).statistic),
                 "best": head_name(top),
                 "score": float(top[name]),
-                "leader": head_name(leader),
-                "best_lead": float(leader[f"{name}_lead"]),
-                "beyond": 100 * float((table[f"{name}_q"] < ALPHA).mean()),
+                "leader": "" if leader is None else head_name(leader),
+                "best_lead": float(lead.max()),
+                "beyond": 100 * float((tested < ALPHA).mean()),
                 "other": np.nan,
                 "other_given_near": np.nan,
             }
@@ -111,9 +113,8 @@ def link_overview(*tables: pd.DataFrame, tasks: Sequence[str]) -> Found:
     findings = {}
     for name, (link, column) in LINK_FINDINGS.items():
         values = found.loc[found["link"] == link, column]
-        if len(values):
-            ends = (values.mean(), values.min(), values.max())
-            findings[name] = Finding(*(float(end) for end in ends))
+        if values.notna().any():
+            findings[name] = Finding(float(values.mean()))
     return Found(found, findings)
 
 
