@@ -16,7 +16,7 @@ from attnlib.attention import Attention
 from attnlib.metric import Metric, Partial
 from attnlib.patterns import PATTERNS, pictures
 
-WIDTHS = (16, 16, 32, 32, 64, 64, 96, 96)
+WIDTHS = (8, 8, 16, 16, 32, 32, 64, 64)
 """Channels of the 8 convolutions; after every second the picture is halved."""
 
 
