@@ -65,9 +65,17 @@ class TaskHead(nn.Module):
 
     def forward(self, hidden: Tensor, batch: Batch) -> Tensor:
         """hidden (batch, piece, dim) of the last layer -> logits (batch, label)."""
-        cls = hidden[torch.arange(len(batch), device=hidden.device), batch.cls_place[1]]
+        return self.on_cls(cls_states(hidden, batch))
+
+    def on_cls(self, cls: Tensor) -> Tensor:
+        """cls (batch, dim) -> logits (batch, label)."""
         logits: Tensor = self.out(self.dropout(torch.tanh(self.dense(cls))))
         return logits
+
+
+def cls_states(hidden: Tensor, batch: Batch) -> Tensor:
+    """hidden (batch, piece, dim) -> the state of each example's [CLS] (batch, dim)."""
+    return hidden[torch.arange(len(batch), device=hidden.device), batch.cls_place[1]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,15 +230,18 @@ class _Job:
         if self.task.regression:  # start at the mean score, not at 0, which costs half an epoch
             result.head.out.bias.data.fill_(float(labels.float().mean()))
 
+        frozen = self.start == "frozen"
+        logits_of = _OnFrozen(result) if frozen else result.logits
+
         def loss(batch: Batch) -> Tensor:
-            logits = result.logits(batch)
+            logits = logits_of(batch)
             wanted = labels[list(batch.index)]
             if self.task.regression:
                 return functional.mse_loss(logits[:, 0], wanted.to(logits.dtype))
             return functional.cross_entropy(logits, wanted.long())
 
         trained = nn.ModuleDict({"head": result.head})
-        if self.start != "frozen":
+        if not frozen:
             trained["encoder"] = result.encoder.model
         trained.requires_grad_(True)
         went = train(
@@ -268,6 +279,24 @@ class _Job:
         """What was kept, or None where anything of it is missing or damaged."""
         found = read_back(folder, self.blank, _modules)
         return None if found is None else replace(found[0], facts=found[1])
+
+
+class _OnFrozen:
+    """The logits of a head in training on an encoder that is not: every input is read only once."""
+
+    def __init__(self, model: FineTuned) -> None:
+        self.model = model
+        self.known: dict[tuple[int, ...], Tensor] = {}
+
+    def __call__(self, batch: Batch) -> Tensor:
+        rows = zip(batch.ids.tolist(), batch.real.sum(1).tolist(), strict=True)
+        read = [tuple(ids[:n]) for ids, n in rows]
+        if not self.known.keys() >= set(read):
+            with torch.no_grad():
+                encoder = self.model.encoder
+                hidden = encoder.model(**model_inputs(batch, encoder))[0]
+            self.known |= zip(read, cls_states(hidden, batch), strict=True)
+        return self.model.head.on_cls(torch.stack([self.known[pieces] for pieces in read]))
 
 
 def _modules(result: FineTuned) -> nn.ModuleDict:

@@ -171,6 +171,28 @@ def test_frozen_trains_the_head_alone(bert: Encoder, tmp_path: Path, toy: Corpus
     assert same(weights(again), weights(result))
 
 
+def test_a_frozen_encoder_reads_every_input_once(
+    bert: Encoder, tmp_path: Path, toy: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = replace(SHORT, epochs=3, max_steps=None, learning_rate=0.01)
+    once = finetuned(bert, toy, "sst2", recipe=recipe, start="frozen", cache=tmp_path / "once")
+    reads = 0
+
+    def every_time(model: FineTuned) -> Callable[[Batch], Tensor]:
+        def logits(batch: Batch) -> Tensor:
+            nonlocal reads
+            reads += 1
+            return model.logits(batch)
+
+        return logits
+
+    monkeypatch.setattr(finetune, "_OnFrozen", every_time)
+    plain = finetuned(bert, toy, "sst2", recipe=recipe, start="frozen", cache=tmp_path / "plain")
+    assert reads == plain.facts["steps"] > 2
+    for name, value in once.head.state_dict().items():
+        assert torch.allclose(value, plain.head.state_dict()[name], atol=1e-5)
+
+
 def test_random_starts_from_new_weights_everywhere(
     bert: Encoder, tmp_path: Path, toy: Corpus
 ) -> None:

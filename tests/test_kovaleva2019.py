@@ -390,6 +390,17 @@ def test_a_network_taught_nonsense_is_no_better_than_chance(
     assert torch.is_tensor(shades)
 
 
+def test_scores_of_confusions_are_those_of_scikit_learn() -> None:
+    from sklearn.metrics import cohen_kappa_score, f1_score
+
+    rng = np.random.default_rng(0)
+    label, told = rng.integers(0, 4, (2, 90))  # the fifth class never occurs
+    grid = maps.confusion(label, told)
+    wanted = f1_score(label, told, labels=range(5), average=None, zero_division=0.0)
+    assert np.allclose(maps.class_f1(grid), wanted) and maps.class_f1(grid)[4] == 0
+    assert maps.kappa(grid[None])[0] == pytest.approx(cohen_kappa_score(label, told))
+
+
 def test_labels_have_their_kappa_and_every_class() -> None:
     found = paper.label_counts(labels="digest")
     assert found.table["n"].sum() == found.facts["maps"] >= 400

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.metrics import cohen_kappa_score, f1_score
 from torch import Tensor
 
 from attnlib.corpora import Corpus
@@ -92,12 +91,12 @@ def label_counts(*, labels: str, seed: int = 0) -> Found:
     places = drawn_heads([(row.model, row.layer, row.head) for row in rows], seed)
     shares = {name: [float((names[at] == name).mean()) for at in places] for name in PATTERNS}
     pairs = drawn_heads([(row.model, row.layer, row.head) for row in twice], seed)
-    kappa = [float(cohen_kappa_score(first[at], again[at])) for at in pairs]
+    grids = np.stack([confusion(_numbered(first[at]), _numbered(again[at])) for at in pairs])
     rarest = [min(shares[name][draw] for name in PATTERNS) for draw in range(len(places))]
     found = {
         "labels.rarest": drawn(rarest),
         "labels.vertical": drawn(100 * np.array(shares["vertical"])),
-        "labels.kappa": drawn(kappa),
+        "labels.kappa": drawn(kappa(grids)),
     }
     table = pd.DataFrame(
         [
@@ -219,29 +218,50 @@ def pattern_network(
 
 def _scores(table: pd.DataFrame, seed: int) -> dict[str, Finding]:
     places = _places(table, seed)
-    label = table["label"].to_numpy()
-    found: dict[str, list[float]] = {}
+    label = _numbered(table["label"])
+    found: dict[str, np.ndarray] = {}
     for name in ("network", "rule", "shuffled"):
-        told = table[name].to_numpy()
-        for kind in ("macro", "weighted"):
-            found[f"{name}.{kind}"] = [_f1(label[at], told[at], kind) for at in places]
-        found[f"{name}.accuracy"] = [float((label[at] == told[at]).mean()) for at in places]
-    told = table["network"].to_numpy()
-    for place, pattern in enumerate(PATTERNS):
-        own = [_f1(label[at], told[at], None)[place] for at in places[:200]]
-        found[f"network.f1.{pattern}"] = own
-    ratio = np.array(found["network.macro"]) / np.maximum(found["shuffled.macro"], 1e-9)
-    same = [float(cohen_kappa_score(label[at], told[at])) for at in places[:200]]
-    found |= {"network.f1": found["network.macro"], "network.f1_over_shuffled": list(ratio)}
-    return {name: drawn(values) for name, values in {**found, "network.kappa": same}.items()}
+        told = _numbered(table[name])
+        grids = np.stack([confusion(label[at], told[at]) for at in places])
+        f1, n = class_f1(grids), grids.sum(-1)
+        found[f"{name}.macro"] = f1.mean(-1)
+        found[f"{name}.weighted"] = (f1 * n).sum(-1) / n.sum(-1)
+        found[f"{name}.accuracy"] = np.trace(grids, axis1=1, axis2=2) / n.sum(-1)
+        if name == "network":
+            found["network.kappa"] = kappa(grids)
+            found |= {f"network.f1.{one}": f1[:, i] for i, one in enumerate(PATTERNS)}
+    found["network.f1"] = found["network.macro"]
+    found["network.f1_over_shuffled"] = found["network.f1"] / found["shuffled.macro"].clip(1e-9)
+    return {name: drawn(values) for name, values in found.items()}
+
+
+def _numbered(names: Any) -> np.ndarray:
+    return np.array([PATTERNS.index(name) for name in names])
+
+
+def confusion(label: np.ndarray, told: np.ndarray) -> np.ndarray:
+    """(label, told): how many maps of each label are called each pattern."""
+    n = len(PATTERNS)
+    return np.bincount(n * label + told, minlength=n * n).reshape(n, n).astype(float)
+
+
+def class_f1(grids: np.ndarray) -> np.ndarray:
+    """(..., label): F1 of each class of some confusions; 0 where it is neither there nor called."""
+    right = np.diagonal(grids, axis1=-2, axis2=-1)
+    either = grids.sum(-1) + grids.sum(-2)
+    return np.divide(2 * right, either, out=np.zeros_like(right), where=either > 0)
+
+
+def kappa(grids: np.ndarray) -> np.ndarray:
+    """Cohen's kappa of some confusions: agreement beyond that of two who guess by their shares."""
+    n = grids.sum((-2, -1))
+    seen = np.trace(grids, axis1=-2, axis2=-1) / n
+    luck = (grids.sum(-1) * grids.sum(-2)).sum(-1) / n**2
+    return np.asarray((seen - luck) / (1 - luck))
 
 
 def _places(table: pd.DataFrame, seed: int) -> list[np.ndarray]:
     return drawn_heads(list(zip(table["model"], table["layer"], table["head"], strict=True)), seed)
-
-
-def _f1(label: np.ndarray, told: np.ndarray, average: str | None) -> Any:
-    return f1_score(label, told, labels=list(PATTERNS), average=average, zero_division=0.0)
 
 
 # --- shares ---------------------------------------------------------------------------------------
