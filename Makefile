@@ -10,16 +10,19 @@ TORCH := $(shell grep '^torch==' constraints.txt)
 PIP := $(shell grep '^pip==' constraints.txt)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help book test check format fetch bench clean
+.PHONY: help book published test check format fetch bench clean
 
 help:  ## show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 	@echo
 	@echo "  EDITION=pocket|standard|paper chooses the edition (now: $(EDITION));"
 	@echo "  ATTNLIB_CACHE and ATTNLIB_MIRROR name the folders for fetched and for local data."
 
 book: $(READY)  ## run the chapters of EDITION and build its pages
 	@$(BIN)/attnlib book $(EDITION)
+
+published: $(READY)  ## build the pages of the published edition without running anything
+	@$(BIN)/attnlib published
 
 test: $(READY)  ## run the tests on two processes
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -q $(ARGS)

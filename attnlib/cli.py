@@ -465,19 +465,19 @@ def run(
     ] = False,
 ) -> None:
     """Execute one notebook with other parameters."""
-    from attnlib import editions
+    from attnlib import editions, runs
 
     path = editions.notebook_path(notebook)
     if help_notebook:
         table = Table("parameter", "type", "default", "meaning", box=None)
-        for one in editions.notebook_parameters(path).values():
+        for one in runs.notebook_parameters(path).values():
             table.add_row(one.name, one.type, repr(one.default), one.help)
         console.print(table)
         return
-    given = editions.read_parameters(file, parameter or [])
+    given = runs.read_parameters(file, parameter or [])
     settings = editions.settings_of(edition, path) | given
     target = out or editions.project_root() / "_build" / "runs" / path.name
-    console.print(str(editions.run_notebook(path, settings, target)))
+    console.print(str(runs.run_notebook(path, settings, target)))
 
 
 @app.command()
@@ -489,9 +489,17 @@ def book(
     html: Annotated[bool, typer.Option(help="Build the pages, not only the notebooks.")] = True,
 ) -> None:
     """Run the chapters of an edition and build its book."""
-    from attnlib.editions import build_book
+    from attnlib.building import build_book
 
     build_book(edition, only=only, html=html)
+
+
+@app.command()
+def published() -> None:
+    """Build the pages of the published edition from its executed chapters; nothing is run."""
+    from attnlib.building import build_published
+
+    build_published()
 
 
 @app.command()
@@ -502,7 +510,7 @@ def publish(
     ] = None,
 ) -> None:
     """Copy the executed chapters of an edition and their results to book/published/."""
-    from attnlib.editions import publish as copied
+    from attnlib.publishing import publish as copied
 
     copied(edition, only=only)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +24,26 @@ COLOURS = {
 
 def executed_notebooks(root: Path, edition: str) -> list[Path]:
     """The executed chapters of an edition: as built here, or else as published."""
-    built = {p.name: p for p in (root / "_build" / edition / "notebooks").glob("*.ipynb")}
-    published = {p.name: p for p in (root / "book" / "published").glob("*.ipynb")}
+    # A page such as clark2019-minilm-l6 is a variant: its claims are those of clark2019 once more.
+    folders = (root / "_build" / edition / "notebooks", root / "book" / "published")
+    built, published = (
+        {path.name: path for path in folder.glob("*.ipynb") if "-" not in path.stem}
+        for folder in folders
+    )
     found = {**published, **built} if edition == "standard" else built
     return [found[name] for name in sorted(found)]
 
 
 def ledger(root: Path, edition: str) -> list[dict[str, Any]]:
+    """One row per claim of every paper, from the executed chapters of an edition."""
+    return ledger_of(executed_notebooks(root, edition), edition)
+
+
+def ledger_of(executed: Iterable[Path], edition: str) -> list[dict[str, Any]]:
     """One row per claim of every paper; a paper whose chapter was not run has absent rows."""
     rows: dict[str, list[dict[str, Any]]] = {}
-    for path in executed_notebooks(root, edition):
-        for row in _carried(path, LEDGER):
+    for path in executed:
+        for row in carried(path):
             rows.setdefault(row["paper"], []).append({**row, "edition": edition})
     if not rows:
         raise UnknownName(
@@ -49,6 +58,11 @@ def ledger(root: Path, edition: str) -> list[dict[str, Any]]:
 def totals(rows: list[dict[str, Any]]) -> dict[str, int]:
     """How many claims have each verdict, in the order of the verdicts."""
     return {name: sum(row["verdict"] == name for row in rows) for name in COLOURS}
+
+
+def carried(path: Path) -> list[dict[str, Any]]:
+    """The claims with their verdicts that an executed notebook carries."""
+    return list(_carried(path, LEDGER))
 
 
 def results_behind(path: Path) -> list[str]:

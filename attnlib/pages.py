@@ -1,30 +1,76 @@
-"""Pages and numbers of the book that are generated from the package itself."""
+"""Pages and numbers of the book that are generated: from the package, and from the run."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from attnlib import coref, reader
+from attnlib import cards, coref, landing, reader
 from attnlib.corpora import load_corpus
+from attnlib.editions import Edition
+from attnlib.ledger import ledger_of, totals
+from attnlib.ledgerpage import ledger_page
 from attnlib.reader.page import page
 from attnlib.reader.stats import statistics
+from attnlib.stream import METRICS
 
 
-def generated() -> dict[str, str]:
-    """Sources of pages, by their place among the sources of the book."""
+def generated(root: Path, edition: Edition, executed: Mapping[str, Path]) -> dict[str, str]:
+    """Sources of pages, by their place among the sources of the book.
+
+    executed  the pages of chapters -> their executed notebooks
+    """
+    own = _own(edition, executed)
+    rows = ledger_of(own.values(), edition.name) if _has_claims(own) else []
     return {
         "book/reader_passages.md": page(reader.passages()),
         "book/_generated/reader_baselines.md": baselines_table(),
+        "book/_generated/verdicts.md": landing.verdicts(rows),
+        "book/_generated/front_figure.md": landing.front_figure(own),
+        "book/ledger.md": ledger_page(rows),
+        "book/assets.md": cards.assets_page(edition),
+        "book/metrics.md": cards.metrics_page(METRICS.values(), formulas()),
+        "book/build.md": cards.build_page(edition, executed),
+        "book/cite.md": cards.cite_page(root),
+        "book/changelog.md": (root / "CHANGELOG.md").read_text(encoding="utf-8"),
     }
 
 
-def numbers() -> dict[str, Any]:
+def numbers(edition: Edition, executed: Mapping[str, Path]) -> dict[str, Any]:
     """What prose may quote as `{{ name }}`: no number is typed."""
     counts = statistics(reader.passages())
     flat = {f"reader_{key}": value for key, value in counts.items() if isinstance(value, int)}
     for group in ("mentions_by_type", "registers"):
         flat |= {f"reader_{name}": value for name, value in counts[group].items()}
+    own = _own(edition, executed)
+    rows = ledger_of(own.values(), edition.name) if _has_claims(own) else []
+    flat |= {f"claims_{name.replace(' ', '_')}": n for name, n in totals(rows).items()}
+    flat |= {"claims": len(rows), "papers": len({row["paper"] for row in rows})}
+    flat["metrics"] = len(METRICS)
     return {key: f"{value:,}" for key, value in flat.items()}
+
+
+def _own(edition: Edition, executed: Mapping[str, Path]) -> dict[str, Path]:
+    """The executed chapters themselves, without their variants."""
+    own = [chapter.page for chapter in edition.chapters if not chapter.variant]
+    return {name: executed[name] for name in own if name in executed}
+
+
+def _has_claims(executed: Mapping[str, Path]) -> bool:
+    return any(name != "first_look" for name in executed)
+
+
+def formulas() -> dict[str, str]:
+    """The formula of each metric, from the docstring of the kernel that computes it."""
+    found = {}
+    for key, metric in METRICS.items():
+        text = getattr(metric.kernel, "__doc__", None) or ""
+        math = re.search(r"\.\. math::\s*(.+?)(?:\n\s*\n|\Z)", text, re.S)
+        if math:
+            found[key] = " ".join(math[1].split())
+    return found
 
 
 def baselines_table() -> str:

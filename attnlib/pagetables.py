@@ -87,7 +87,7 @@ def claim_table(
     return ClaimTable(text, rows, f"<tr>{head}</tr>", body, "attn-claims", after)
 
 
-def _number(value: float) -> str:
+def number_text(value: float) -> str:
     """About three digits that count, the same number of decimals for numbers of one size."""
     if math.isnan(value):
         return "–"
@@ -144,7 +144,9 @@ def _claim_cells(one: Judgement) -> tuple[str, ...]:
     return (
         claim.where,
         f"{value}{': ' if value and said else ''}{said}",
-        "–" if one.ours is None else _number(one.ours.value) + ("%" if value.endswith("%") else ""),
+        "–"
+        if one.ours is None
+        else number_text(one.ours.value) + ("%" if value.endswith("%") else ""),
         _interval(one.ours),
         f"{claim.phenomenon.text}{seen}",
         one.verdict,
@@ -163,13 +165,13 @@ def _paper_says(one: Judgement) -> tuple[str, str]:
 
 def _finding(found: Finding) -> str:
     interval = _interval(found)
-    return _number(found.value) + (f", {interval}" if interval != "–" else "")
+    return number_text(found.value) + (f", {interval}" if interval != "–" else "")
 
 
 def _interval(found: Finding | None) -> str:
     if found is None or math.isnan(found.low) or math.isnan(found.high):
         return "–"
-    return f"{_number(found.low)} to {_number(found.high)}"
+    return f"{number_text(found.low)} to {number_text(found.high)}"
 
 
 def _claim_row(one: Judgement, cells: pd.Series) -> str:

@@ -438,4 +438,4 @@ def test_every_claim_of_the_paper_can_be_shown() -> None:
      (-3.0, "−3"), (NAN, "–")],
 )  # fmt: skip
 def test_numbers_are_short(value: float, text: str) -> None:
-    assert pagetables._number(value) == text
+    assert pagetables.number_text(value) == text

@@ -11,7 +11,7 @@ import nbformat
 import pytest
 import yaml
 
-from attnlib import editions, runs
+from attnlib import building, editions, runs
 from attnlib.errors import BadValue, UnknownName
 
 ROOT = Path(__file__).parents[1]
@@ -102,14 +102,14 @@ def test_unknown_edition_gets_a_suggestion() -> None:
 
 def test_unknown_chapter_is_refused_before_anything_runs() -> None:
     with pytest.raises(UnknownName, match="Did you mean 'first_look'"):
-        editions.build_book("pocket", only="first_lok")
+        building.build_book("pocket", only="first_lok")
 
 
 # --- parameters
 
 
 def test_parameters_carry_type_default_and_help(notebook: Path) -> None:
-    found = editions.notebook_parameters(notebook)
+    found = runs.notebook_parameters(notebook)
     assert found["n"] == runs.Parameter("n", 3, "int", "how many")
     assert found["kinds"].default == ["x", "y"]
     assert found["maybe"].default is None
@@ -117,7 +117,7 @@ def test_parameters_carry_type_default_and_help(notebook: Path) -> None:
 
 def test_parameters_may_span_lines(tmp_path: Path) -> None:
     text = 'words: list[str] = [\n    "a",\n    "b",\n]  # which ones\nplain = 2'
-    found = editions.notebook_parameters(write_notebook(tmp_path / "long.ipynb", parameters=text))
+    found = runs.notebook_parameters(write_notebook(tmp_path / "long.ipynb", parameters=text))
     assert found["words"] == runs.Parameter("words", ["a", "b"], "list[str]", "which ones")
     assert found["plain"].type == "int"
 
@@ -125,12 +125,12 @@ def test_parameters_may_span_lines(tmp_path: Path) -> None:
 def test_a_damaged_notebook_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "torn.ipynb").write_text('{"cells": [')
     with pytest.raises(runs.NotebookError, match="damaged"):
-        editions.notebook_parameters(tmp_path / "torn.ipynb")
+        runs.notebook_parameters(tmp_path / "torn.ipynb")
 
 
 def test_good_parameters_pass_and_whole_numbers_become_floats(notebook: Path) -> None:
     given = {"n": 2, "scale": 1, "kinds": ["z"], "maybe": None}
-    checked = editions.validate(notebook, given)
+    checked = runs.validate(notebook, given)
     assert checked == given
     assert type(checked["scale"]) is float
 
@@ -151,7 +151,7 @@ def test_good_parameters_pass_and_whole_numbers_become_floats(notebook: Path) ->
 )
 def test_bad_parameters_are_refused(notebook: Path, given: dict[str, object], said: str) -> None:
     with pytest.raises((UnknownName, BadValue), match=said):
-        editions.validate(notebook, given)
+        runs.validate(notebook, given)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "for i in range(3): sys.stdout.write(f'\\r{i}/3')\nsys.stdout.write('\\rdone\\n')",
         "from pathlib import Path\nPath.home() / 'x', word * n, sys.executable",
     )
-    return editions.run_notebook(noisy, {"n": 2, "word": "ab"}, folder / "out" / "noisy.ipynb")
+    return runs.run_notebook(noisy, {"n": 2, "word": "ab"}, folder / "out" / "noisy.ipynb")
 
 
 def test_the_kernel_is_this_python_with_this_package(finished: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_failing_cell_is_named_and_the_file_kept(tmp_path: Path) -> None:
     bad = write_notebook(tmp_path / "bad.ipynb", "1 + 1", "1 / 0", "'never'")
     out = tmp_path / "out.ipynb"
     with pytest.raises(runs.NotebookError, match=r"cell 3 of bad.ipynb failed: ZeroDivisionError"):
-        editions.run_notebook(bad, {}, out)
+        runs.run_notebook(bad, {}, out)
     assert "ZeroDivisionError" in out.read_text()
     assert str(ROOT) not in out.read_text()
     assert json.loads(out.read_text())["metadata"]["attnlib"]["key"] == ""
@@ -231,7 +231,7 @@ def test_a_failing_cell_is_named_and_the_file_kept(tmp_path: Path) -> None:
 
 def test_a_missing_notebook_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(runs.NotebookError, match="is not a notebook"):
-        editions.run_notebook(tmp_path / "none.ipynb", {}, tmp_path / "out.ipynb")
+        runs.run_notebook(tmp_path / "none.ipynb", {}, tmp_path / "out.ipynb")
 
 
 # --- what a run depends on
@@ -240,32 +240,32 @@ def test_a_missing_notebook_is_one_sentence(tmp_path: Path) -> None:
 def test_the_key_changes_with_what_matters_only() -> None:
     edition = editions.load_edition("pocket")
     given = editions.chapter_parameters(edition, edition.chapters[0])
-    key = editions._content_key(FIRST_LOOK, given, ROOT)
-    assert key == editions._content_key(FIRST_LOOK, dict(given), ROOT)
-    assert key != editions._content_key(FIRST_LOOK, {**given, "limit": 1}, ROOT)
+    key = building.content_key(FIRST_LOOK, given, ROOT)
+    assert key == building.content_key(FIRST_LOOK, dict(given), ROOT)
+    assert key != building.content_key(FIRST_LOOK, {**given, "limit": 1}, ROOT)
 
 
 def test_the_key_changes_with_the_content_of_a_users_file(tmp_path: Path) -> None:
     mine = tmp_path / "mine.txt"
     mine.write_text("first\n")
-    key = editions._content_key(FIRST_LOOK, {"corpus": str(mine)}, ROOT)
+    key = building.content_key(FIRST_LOOK, {"corpus": str(mine)}, ROOT)
     mine.write_text("second\n")
-    assert key != editions._content_key(FIRST_LOOK, {"corpus": str(mine)}, ROOT)
+    assert key != building.content_key(FIRST_LOOK, {"corpus": str(mine)}, ROOT)
 
 
 def test_the_key_changes_with_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    key = editions._content_key(FIRST_LOOK, {}, ROOT)
-    monkeypatch.setattr(editions, "versions", lambda: {"torch": "0"})
-    assert key != editions._content_key(FIRST_LOOK, {}, ROOT)
+    key = building.content_key(FIRST_LOOK, {}, ROOT)
+    monkeypatch.setattr(building, "versions", lambda: {"torch": "0"})
+    assert key != building.content_key(FIRST_LOOK, {}, ROOT)
 
 
 def test_a_damaged_notebook_is_not_reused(tmp_path: Path) -> None:
     kept = tmp_path / "kept.ipynb"
-    assert not editions._is_whole(kept)
+    assert not building.is_whole(kept)
     kept.write_text(FIRST_LOOK.read_text()[:100])
-    assert not editions._is_whole(kept)
+    assert not building.is_whole(kept)
     kept.write_text(FIRST_LOOK.read_text())
-    assert editions._is_whole(kept)
+    assert building.is_whole(kept)
 
 
 def test_paths_in_pictures_are_left_alone() -> None:
@@ -325,6 +325,6 @@ def test_notebooks_are_thin(path: Path) -> None:
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_every_parameter_is_explained(path: Path) -> None:
-    for parameter in editions.notebook_parameters(path).values():
+    for parameter in runs.notebook_parameters(path).values():
         assert parameter.help, f"{parameter.name} has no comment that says what it means"
         assert runs.fits(parameter.default, parameter.type)

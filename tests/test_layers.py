@@ -31,7 +31,8 @@ ORDER = (
     *("ablationfigures", "ablationtables", "headeffects"),
     *("taskgrids", "taskrows", "layerchanges", "patternfigures", "patternconfusion"),
     *("results", "taskplans", "clark2019", "pande2021", "guan2020", "kovaleva2019", "chapter"),
-    *("pages", "runs", "ledger", "vendor", "site", "editions", "cli"),
+    *("runs", "ledger", "editing", "editions", "ledgerpage", "cards", "landing", "pages"),
+    *("vendor", "site", "building", "publishing", "cli"),
 )
 
 FREE = frozenset({"__init__", "__main__"})  # the package's front doors may show anything

@@ -10,7 +10,7 @@ from pathlib import Path
 import nbformat
 import yaml
 
-from attnlib import drawing, editions, site, vendor
+from attnlib import building, drawing, site, vendor
 from attnlib.editions import Edition
 
 ROOT = Path(__file__).parents[1]
@@ -79,7 +79,7 @@ def lay_out(folder: Path, page: str = PAGE) -> bool:
     (extra / "README").write_text("Scripts of other people.\n")
     there = vendor.vendor(extra, ROOT / "_build" / "cache" / "npm")
     edition = Edition("tiny", "Tiny", "Small.", {"main": "none"}, {}, (), {}, 0, ())
-    (folder / "_config.yml").write_text(editions._config(ROOT, edition, there))
+    (folder / "_config.yml").write_text(building.config(ROOT, edition, {}, there))
     return there
 
 

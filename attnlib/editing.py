@@ -1,0 +1,94 @@
+"""Executed notebooks changed without running them: newer prose, and pages for a second model."""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import Any
+
+Cell = dict[str, Any]
+Notebook = dict[str, Any]
+
+_EXERCISE = re.compile(r"^(`{3,})\{(?:exercise|solution)\}.*?^\1[ \t]*(?:\n|\Z)", re.M | re.S)
+_DEFINED = re.compile(
+    r"^\(([\w.:-]+)\)=[ \t]*$"  # (label)=
+    r"|^\$\$[ \t]*\(([\w.:-]+)\)[ \t]*$"  # $$ (label)
+    r"|^:(?:label|name):[ \t]*([\w.:-]+)[ \t]*$",  # of a directive
+    re.M,
+)
+
+
+def with_prose_of(source: Notebook, executed: Notebook) -> Notebook | None:
+    """The executed notebook with the text of its source as it stands today.
+
+    A sentence that was mended needs no hour of computing. None if the code has changed since: then
+    the outputs are no longer those of the source.
+    """
+    ran = [cell for cell in executed["cells"] if _is_code(cell) and not _was_added(cell)]
+    if [_meaning(cell) for cell in ran] != [_meaning(c) for c in source["cells"] if _is_code(c)]:
+        return None
+    left = iter(ran)
+    cells = [next(left) if _is_code(cell) else copy.deepcopy(cell) for cell in source["cells"]]
+    return {**executed, "cells": cells}
+
+
+def as_variant(executed: Notebook, home: str, suffix: str) -> Notebook:
+    """An executed chapter as a second page of the same book: for another model, say.
+
+    home  the chapter's own page, which keeps the exercises: they would be the same
+    Labels get the suffix, since a label may stand only once in a book; the title gets it, too.
+    """
+    book = copy.deepcopy(executed)
+    texts = [cell for cell in book["cells"] if cell["cell_type"] == "markdown"]
+    for cell in texts:
+        text, n_cut = _EXERCISE.subn("", _source(cell))
+        there = f"\n\nThey stand [in the chapter itself](./{home}.ipynb).\n" if n_cut else ""
+        cell["source"] = text.rstrip() + there
+    labels = {one for cell in texts for match in _DEFINED.findall(_source(cell)) for one in match}
+    for cell in texts:
+        cell["source"] = _relabelled(_source(cell), labels - {""}, suffix)
+    if texts:
+        texts[0]["source"] = re.sub(
+            r"^# (.*)$", rf"# \1: {suffix}", _source(texts[0]), count=1, flags=re.M
+        )
+    return book
+
+
+def _relabelled(text: str, labels: set[str], suffix: str) -> str:
+    """The text with every one of its labels, where it stands and where it is referred to."""
+    if not labels:
+        return text
+    either = "|".join(sorted(map(re.escape, labels), key=len, reverse=True))
+    places = (
+        rf"(^\()({either})(\)=)",
+        rf"(^\$\$[ \t]*\()({either})(\))",
+        rf"(^:(?:label|name):[ \t]*)({either})([ \t]*$)",
+        rf"(\]\(#)({either})(\))",
+        rf"(\{{(?:eq|ref|numref|doc)\}}`(?:[^`<]*<)?)({either})(>?`)",
+    )
+    for place in places:
+        text = re.sub(place, rf"\1\2-{suffix}\3", text, flags=re.M)
+    return text
+
+
+def _meaning(cell: Cell) -> str | list[str]:
+    """The source of a code cell; of the parameters only their names, since values may differ."""
+    if "parameters" in _tags(cell):
+        return re.findall(r"^(\w+)\s*(?::[^=\n]+)?=", _source(cell), re.M)
+    return _source(cell)
+
+
+def _source(cell: Cell) -> str:
+    return "".join(cell["source"])
+
+
+def _tags(cell: Cell) -> list[str]:
+    return list(cell["metadata"].get("tags", []))
+
+
+def _is_code(cell: Cell) -> bool:
+    return bool(cell["cell_type"] == "code")
+
+
+def _was_added(cell: Cell) -> bool:
+    return "injected-parameters" in _tags(cell)
