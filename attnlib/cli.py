@@ -487,11 +487,18 @@ def book(
         list[str] | None, typer.Option(help="Run this chapter alone; may be repeated.")
     ] = None,
     html: Annotated[bool, typer.Option(help="Build the pages, not only the notebooks.")] = True,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Rehearse: full shapes, random weights, few inputs.")
+    ] = False,
 ) -> None:
     """Run the chapters of an edition and build its book."""
     from attnlib.building import build_book
+    from attnlib.rehearsal import rehearse
 
-    build_book(edition, only=only, html=html)
+    if dry_run:
+        rehearse(edition)
+    else:
+        build_book(edition, only=only, html=html)
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -18,13 +18,15 @@ from attnlib.runs import fits, notebook_parameters, validate
 class Chapter:
     """One notebook of an edition, with what is set for it alone.
 
-    variant  the model of a second page of the same notebook; "" for the chapter itself
+    variant    the model of a second page of the same notebook; "" for the chapter itself
+    rehearsal  other settings for a rehearsal: few inputs, of corpora that anyone has
     """
 
     notebook: str
     parameters: Mapping[str, Any]
     minutes: float
     variant: str = ""
+    rehearsal: Mapping[str, Any] | None = None
 
     @property
     def page(self) -> str:
@@ -60,7 +62,8 @@ _TYPES: Mapping[str, str] = MappingProxyType(
     }
 )
 _VARIANT_TYPES = MappingProxyType({"parameters": "dict[str, Any]", "minutes": "float"})
-_CHAPTER_TYPES = MappingProxyType({**_VARIANT_TYPES, "variants": "dict[str, dict]"})
+_OPTIONAL = MappingProxyType({"variants": "dict[str, dict]", "rehearsal": "dict[str, Any]"})
+_CHAPTER_TYPES = MappingProxyType({**_VARIANT_TYPES, **_OPTIONAL})
 
 
 def project_root() -> Path:
@@ -134,8 +137,10 @@ def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _check(given: Any, types: Mapping[str, str], where: str, optional: str = "") -> None:
-    """Refuse keys that are unknown, of another type or, all but one, missing."""
+def _check(
+    given: Any, types: Mapping[str, str], where: str, optional: Collection[str] = ()
+) -> None:
+    """Refuse keys that are unknown, of another type or, unless they are optional, missing."""
     if not isinstance(given, dict):
         raise BadValue(f"{where} holds {type(given).__name__}, expected keys: {', '.join(types)}.")
     for key, value in given.items():
@@ -144,7 +149,7 @@ def _check(given: Any, types: Mapping[str, str], where: str, optional: str = "")
             raise UnknownName(f"key '{key}' in {where}. {hint}Known: {', '.join(types)}.")
         if not fits(value, types[key]):
             raise BadValue(f"'{key}' in {where} is {value!r}, expected {types[key]}.")
-    missing = [key for key in types if key not in given and key != optional]
+    missing = [key for key in types if key not in given and key not in optional]
     if missing:
         raise BadValue(f"{where} lacks '{missing[0]}' ({types[missing[0]]}). Add it.")
 
@@ -152,13 +157,14 @@ def _check(given: Any, types: Mapping[str, str], where: str, optional: str = "")
 def _chapters(notebook: str, given: Mapping[str, Any], where: str) -> Iterator[Chapter]:
     """A chapter, then its variants: the same settings, but for those of their own."""
     where = f"{where}, notebooks: {notebook}"
-    _check(given, _CHAPTER_TYPES, where, optional="variants")
+    _check(given, _CHAPTER_TYPES, where, optional=_OPTIONAL)
     notebook_path(notebook)
-    yield Chapter(notebook, MappingProxyType(given["parameters"]), float(given["minutes"]))
+    settings = MappingProxyType(given["parameters"])
+    yield Chapter(notebook, settings, float(given["minutes"]), rehearsal=given.get("rehearsal"))
     for model, own in given.get("variants", {}).items():
         _check(own, _VARIANT_TYPES, f"{where}, variants: {model}")
-        settings = {**given["parameters"], "model": model, **own["parameters"]}
-        yield Chapter(notebook, MappingProxyType(settings), float(own["minutes"]), model)
+        changed = MappingProxyType({**settings, "model": model, **own["parameters"]})
+        yield Chapter(notebook, changed, float(own["minutes"]), model)
 
 
 def notebook_path(name: str) -> Path:

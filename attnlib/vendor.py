@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -51,12 +52,17 @@ SCRIPTS = (
 
 
 def vendor(into: Path, cache: Path) -> bool:
-    """Put the scripts under `into`; False if they cannot be had here, and then nothing is put."""
+    """Put the scripts of the pages under `into`; False if they cannot be had here."""
+    return unpacked(SCRIPTS, into, cache)
+
+
+def unpacked(scripts: Sequence[Script], into: Path, cache: Path) -> bool:
+    """Put some scripts under `into`; False if one cannot be had here, and then nothing is put."""
     cache.mkdir(parents=True, exist_ok=True)
-    archives = [_archive(script, cache) for script in SCRIPTS]
+    archives = [_archive(script, cache) for script in scripts]
     if None in archives:
         return False
-    for script, archive in zip(SCRIPTS, archives, strict=True):
+    for script, archive in zip(scripts, archives, strict=True):
         assert archive is not None
         _unpack(script, archive, into / script.into)
     return True

@@ -74,10 +74,10 @@ class Page:
         self.evaluate("window.MathJax?.startup?.promise ?? null")
         self.evaluate("new Promise(done => setTimeout(done, 250))")
 
-    def evaluate(self, script: str) -> Any:
+    def evaluate(self, script: str, seconds: float = 30) -> Any:
         """The value of an expression in the page; a promise is awaited."""
         told = {"expression": script, "awaitPromise": True, "returnByValue": True}
-        answer = self._call("Runtime.evaluate", **told)
+        answer = self._call("Runtime.evaluate", seconds, **told)
         if "exceptionDetails" in answer:
             raise AssertionError(answer["exceptionDetails"].get("text", "script failed"))
         return answer["result"].get("value")
@@ -97,13 +97,13 @@ class Page:
         while not self._loaded:
             self._notice(self._next(end))
 
-    def _call(self, method: str, **params: Any) -> dict[str, Any]:
+    def _call(self, method: str, seconds: float = 30, /, **params: Any) -> dict[str, Any]:
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": params}
         if self._session:
             message["sessionId"] = self._session
         os.write(self._send, json.dumps(message).encode() + b"\0")
-        end = time.monotonic() + 30
+        end = time.monotonic() + seconds
         while True:
             answer = self._next(end)
             if answer.get("id") == self._number:

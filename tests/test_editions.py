@@ -71,6 +71,24 @@ def changed(tmp_path: Path, **changes: object) -> Path:
     return path
 
 
+def test_a_chapter_may_have_pages_for_other_models(tmp_path: Path) -> None:
+    own = {"minutes": 1, "parameters": {"limit": 7}}
+    told = {"minutes": 1, "parameters": {"corpus": "wiki"}, "variants": {"minilm-l6": own}}
+    edition = editions.load_edition(changed(tmp_path, notebooks={"first_look": told}))
+    first, second = edition.chapters
+    assert (first.page, second.page) == ("first_look", "first_look-minilm-l6")
+    one, two = (editions.chapter_parameters(edition, chapter) for chapter in edition.chapters)
+    assert (one["model"], two["model"]) == ("e5-small", "minilm-l6")
+    assert (one["limit"], two["limit"]) == (200, 7)
+    assert one["corpus"] == two["corpus"] == "wiki-sample"
+    contents = yaml.safe_load(
+        building._contents(ROOT, edition, dict.fromkeys((first.page, second.page), FIRST_LOOK))
+    )
+    listed = [entry for part in contents["parts"] for entry in part["chapters"]]
+    (entry,) = [entry for entry in listed if entry["file"] == "notebooks/first_look"]
+    assert [one["file"] for one in entry["sections"]] == ["notebooks/first_look-minilm-l6"]
+
+
 def test_an_edition_may_be_a_file(tmp_path: Path) -> None:
     assert editions.load_edition(changed(tmp_path, seed=7)).seed == 7
 
@@ -86,6 +104,10 @@ def test_an_edition_may_be_a_file(tmp_path: Path) -> None:
         ({"assets": "e5-small"}, "expected list"),
         ({"notebooks": {"first_lok": {"minutes": 1, "parameters": {}}}}, "'first_look'"),
         ({"notebooks": {"first_look": {"minute": 1, "parameters": {}}}}, "'minutes'"),
+        (
+            {"notebooks": {"first_look": {"minutes": 1, "parameters": {}, "variants": {"x": {}}}}},
+            "variants: x lacks 'parameters'",
+        ),
     ],
 )
 def test_a_slip_in_an_edition_is_refused(

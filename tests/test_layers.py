@@ -32,7 +32,7 @@ ORDER = (
     *("taskgrids", "taskrows", "layerchanges", "patternfigures", "patternconfusion"),
     *("results", "taskplans", "clark2019", "pande2021", "guan2020", "kovaleva2019", "chapter"),
     *("runs", "ledger", "editing", "editions", "ledgerpage", "cards", "landing", "pages"),
-    *("vendor", "site", "building", "publishing", "cli"),
+    *("vendor", "site", "building", "publishing", "rehearsal", "cli"),
 )
 
 FREE = frozenset({"__init__", "__main__"})  # the package's front doors may show anything
