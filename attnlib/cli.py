@@ -469,15 +469,17 @@ def view(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
 ) -> None:
     """Write a page that shows every head on a text: lines or map, words or pieces, compared."""
-    from attnlib import viewer
+    from attnlib import viewdata, viewer
 
     viewer.check_out(out)
-    viewer.head_metrics(metric or viewer.METRICS)  # a misspelt one is said before a model is loaded
+    viewdata.head_metrics(
+        metric or viewer.METRICS
+    )  # a misspelt one is said before a model is loaded
     with _progress() as bar:
         task = bar.add_task(f"reading with {model}", total=None)
         page = viewer.view(
             model,
-            viewer.paired(text, pair or ()),
+            viewdata.paired(text, pair or ()),
             beside=beside,
             metrics=metric or viewer.METRICS,
             head=head,

@@ -110,6 +110,16 @@ def as_example(text: Text, place: int) -> Example:
     return text
 
 
+def paired(texts: Sequence[str], pairs: Sequence[str]) -> list[Text]:
+    """Texts with their second texts, in order; an empty one stands for none."""
+    if pairs and len(pairs) != len(texts):
+        raise BadValue(
+            f"{len(texts)} texts and {len(pairs)} pairs were given; expected a pair for each text. "
+            'Write --pair "" for a text without.'
+        )
+    return [*zip(texts, pairs, strict=True)] if pairs else [*texts]
+
+
 def title_of(example: Example) -> str:
     """The text itself, as one line."""
     parts = [_one_line(part) for part in example.parts]

@@ -1,27 +1,5 @@
-// The head viewer. Each fragment brings this script along, and it wakes every viewer that sleeps:
-// no id has to be unique, and nothing is left behind in the page's own names.
-(() => {
-'use strict';
-const MOST_LINES = 1200;   // more would only be a grey veil
-const LEAST = 0.01;        // weights below are not drawn as lines until their token is pointed at
-const RECTANGLES = 64;     // up to so many tokens a map is drawn cell by cell, else as a picture
-const FONT = 'system-ui, -apple-system, "Segoe UI", "Helvetica Neue", Arial, sans-serif';
-
-const filled = (node, given, inside) => {
-  for (const [name, value] of Object.entries(given)) node.setAttribute(name, value);
-  node.append(...inside);  // strings become text, never markup
-  return node;
-};
-const el = (tag, given = {}, ...inside) => filled(document.createElement(tag), given, inside);
-const shape = (tag, given = {}, ...inside) =>
-  filled(document.createElementNS('http://www.w3.org/2000/svg', tag), given, inside);
-const short = (word, most = 16) => word.length > most ? word.slice(0, most - 1) + '…' : word;
-const pen = document.createElement('canvas').getContext('2d');
-const widest = (words, size) => {
-  pen.font = `600 ${size}px ${FONT}`;
-  return Math.ceil(Math.max(...words.map(word => pen.measureText(short(word)).width)));
-};
-
+// The head viewer: the grid of heads, the opened ones, and what is said of them. Each fragment
+// brings this script along, and it wakes every viewer that sleeps: no id has to be unique.
 const inflated = async text => {
   const raw = atob(text), bytes = new Uint8Array(raw.length);
   for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
@@ -74,7 +52,8 @@ const wake = figure => {
     const bytes = await layerOf(model, Math.floor(head / heads)), words = state.words;
     const weight = Array.from({length: known.levels + 1}, (_, i) =>
       (i / known.levels) ** (1 / d.power));
-    const m = words ? known.words.length : n, unit = words ? known.unit : known.unit.map((_, i) => i);
+    const m = words ? known.words.length : n;
+    const unit = words ? known.unit : known.unit.map((_, i) => i);
     const size = new Array(m).fill(0), map = new Float32Array(m * m);
     unit.forEach(u => size[u]++);
     // Attention to a word is summed over its pieces, attention from it averaged: rows sum to 1.
@@ -87,7 +66,7 @@ const wake = figure => {
   // The frame: heads on the left, the opened ones on the right
 
   const said = el('p', {class: 'said', 'aria-live': 'polite'});
-  const stage = el('div', {class: 'stage'}), note = el('p', {class: 'note'});
+  const stage = el('div', {class: 'stage'}), note = el('p', {class: 'fineprint'});
   const button = (text, about, act, more = {}) => {
     const made = el('button', {type: 'button', title: about, ...more}, text);
     made.addEventListener('click', act);
@@ -114,15 +93,15 @@ const wake = figure => {
     const {layers, heads, name} = model, cells = [], lines = [];
     const numbers = Array.from({length: heads}, (_, i) => el('span', {role: 'columnheader',
       'aria-label': `head ${i + 1}`}, String(i + 1)));
-    lines.push(el('div', {class: 'line', role: 'row'}, el('span', {class: 'corner'}), ...numbers));
+    lines.push(el('div', {class: 'layer', role: 'row'}, el('span', {class: 'corner'}), ...numbers));
     for (let layer = 0; layer < layers; layer++) {
       const row = Array.from({length: heads}, (_, i) => {
         const cell = el('button', {type: 'button', tabindex: -1});
         cell.addEventListener('click', () => choose(m, cells.indexOf(cell)));
         cells.push(cell);
-        return el('span', {class: 'cell', role: 'gridcell'}, cell);
+        return el('span', {class: 'slot', role: 'gridcell'}, cell);
       });
-      lines.push(el('div', {class: 'line', role: 'row'}, el('span', {role: 'rowheader',
+      lines.push(el('div', {class: 'layer', role: 'row'}, el('span', {role: 'rowheader',
         'aria-label': `layer ${layer + 1}`}, String(layer + 1)), ...row));
     }
     const box = el('div', {class: 'grid', role: 'grid', 'aria-label':
@@ -147,22 +126,22 @@ const wake = figure => {
   const chips = [...(roles.length ? [chip('largest share', -1,
     'colour each head by where most of its attention goes')] : []),
     ...d.metrics.map((m, i) => chip(m.chip, i, m.what))];
-  const legend = el('div', {class: 'legend'});
+  const scale = el('div', {class: 'scale'});
   const picker = el('select', {'aria-label': 'text'}, ...d.samples.map((sample, i) =>
     el('option', {value: i}, `${i + 1}. ${short(sample.title, 90)}`)));
   picker.addEventListener('change', () => {
     state.sample = Number(picker.value); state.point = null; show();
   });
-  const text = d.samples.length > 1 ? el('label', {class: 'text'}, 'Text ', picker) :
-    el('p', {class: 'text', title: d.samples[0].title}, `“${short(d.samples[0].title, 160)}”`);
+  const text = d.samples.length > 1 ? el('label', {class: 'given'}, 'Text ', picker) :
+    el('p', {class: 'given', title: d.samples[0].title}, `“${short(d.samples[0].title, 160)}”`);
   const help = el('details', {}, el('summary', {}, 'Keys and notes'), el('p', {class: 'keys'},
     ...[['arrows', 'another head, or in the drawing another token'], ['m', 'lines or map'],
       ['w', 'words or pieces'], ...(two ? [] : [['c', 'keep a head and compare']]),
       ['Esc', 'let go of a token']].flatMap(([key, does]) => [el('kbd', {}, key), ` ${does} `])),
     note);
-  root.replaceChildren(text, el('div', {class: 'body'},
+  root.replaceChildren(text, el('div', {class: 'board'},
     el('div', {class: 'heads'}, ...grids.flatMap(({box}, i) =>
-      two ? [el('div', {class: 'model'}, d.models[i].name), box] : [box]), legend,
+      two ? [el('div', {class: 'model'}, d.models[i].name), box] : [box]), scale,
       el('div', {class: 'about'}, 'Colour the heads by'),
       el('div', {class: 'chips', role: 'group', 'aria-label': 'colour the heads by'}, ...chips)),
     el('div', {class: 'opened'}, tools, said, stage)), help);
@@ -179,9 +158,9 @@ const wake = figure => {
 
   const colourGrid = () => {
     const shown = grids.map((_, m) => state.metric < 0 ? [] : reading(m).values[state.metric]);
-    const all = shown.flat().filter(value => value !== null);
-    const low = state.metric < 0 || d.metrics[state.metric].share ? 0 : Math.min(...all);
-    const high = state.metric < 0 ? 1 : Math.max(...all, low + 1e-9);
+    const all = shown.flat().filter(value => value !== null), none = !all.length;
+    const low = none || d.metrics[state.metric].share ? 0 : Math.min(...all);
+    const high = none ? 1 : Math.max(...all, low + 1e-9);
     grids.forEach(({cells}, m) => cells.forEach((cell, head) => {
       const metric = colouring(m, head), value = reading(m).values[metric][head];
       const chosen = state.sides[two ? m : 0].head === head;
@@ -196,132 +175,21 @@ const wake = figure => {
       cell.tabIndex = chosen ? 0 : -1;
       cell.classList.toggle('kept', !two && state.sides[1]?.head === head);
     }));
-    const {model, head} = state.sides[0];
-    chips.forEach(made => {
-      const i = made.metric < 0 ? mainRole(model, head) : made.metric, m = d.metrics[i];
-      const value = reading(model).values[i][head];
+    chips.forEach(made => {  // each shows its number for the opened heads, and a bar for the first
       made.setAttribute('aria-pressed', String(made.metric === state.metric));
-      made.firstChild.textContent = made.metric < 0 ? '' : m.sign;
-      made.lastChild.textContent = made.metric < 0 ? '' : amount(i, value).replace(/ [a-z ]+$/, '');
-      made.style.setProperty('--part', made.metric >= 0 && m.share ? `${100 * (value ?? 0)}%` : 0);
+      if (made.metric < 0) return;
+      const m = d.metrics[made.metric];
+      const values = state.sides.map(({model, head}) => reading(model).values[made.metric][head]);
+      made.firstChild.textContent = m.sign;
+      made.lastChild.textContent = values.map(value =>
+        amount(made.metric, value).replace(/ [a-z ]+$/, '')).join(' · ');
+      made.style.setProperty('--part', m.share ? `${100 * (values[0] ?? 0)}%` : 0);
     });
     const ends = state.metric < 0 ? ['faint: spread out', 'strong: all of it'] :
       [low, high].map(value => amount(state.metric, value));
-    legend.replaceChildren(el('span', {}, ends[0]), el('i', {style:
-      `--hue:${state.metric < 0 ? 'var(--soft)' : d.metrics[state.metric].colour}`}), el('span', {}, ends[1]));
-  };
-
-  // Drawing one head
-
-  const lines = (panel, map, tokens, width) => {
-    const n = tokens.length, row = n <= 40 ? 22 : n <= 90 ? 18 : 14, size = Math.min(13, row - 4);
-    const top = 24, room = Math.min(widest(tokens, size) + 12, width * .3), number = 34;
-    const left = room, right = width - room - number, height = top + n * row + 6;
-    const y = i => top + (i + .5) * row;
-    const line = (q, k, opacity, more = 0) => shape('path', {fill: 'none', stroke: panel.hue,
-      'stroke-width': (.5 + 2.5 * map[q * n + k] + more).toFixed(2), 'stroke-linecap': 'round',
-      'stroke-opacity': opacity.toFixed(3), d: `M${left} ${y(q)}C${(left + right) / 2} ${y(q)} ` +
-      `${(left + right) / 2} ${y(k)} ${right} ${y(k)}`});
-    const strong = [];
-    map.forEach((weight, i) => { if (weight >= LEAST) strong.push(i); });
-    strong.sort((a, b) => map[a] - map[b]);
-    const drawn = strong.slice(-MOST_LINES);
-    panel.from = drawn.length ? map[drawn[0]] : 0;
-    const veil = shape('g', {}, ...drawn.map(i =>
-      line(Math.floor(i / n), i % n, Math.min(.9, map[i] ** .75))));
-    const focus = shape('g'), marks = [[], []], labels = [[], []], numbers = [[], []];
-    const words = shape('g', {'font-size': size, fill: 'currentColor'});
-    tokens.forEach((word, i) => [0, 1].forEach(s => {
-      const x = s ? right + 6 : left - 6, ends = s ? 'start' : 'end';
-      marks[s].push(shape('rect', {x: s ? right + 2 : 0, y: y(i) - row / 2 + 1, rx: 3,
-        width: (s ? room + number : left) - 2, height: row - 2, fill: panel.hue,
-        'fill-opacity': 0}));
-      labels[s].push(shape('text', {x, y: y(i) + size * .35, 'text-anchor': ends}, short(word)));
-      numbers[s].push(shape('text', {x: s ? width - 2 : 2, y: y(i) + size * .35, 'text-anchor':
-        s ? 'end' : 'start', 'font-size': size - 2}));
-    }));
-    words.append(...labels.flat(), ...numbers.flat());
-    const heads = ['attends', 'attended to'].map((word, s) => shape('text', {x: s ? right + 6 :
-      left - 6, y: 12, 'text-anchor': s ? 'start' : 'end', 'font-size': 11, fill: 'currentColor',
-      opacity: .6}, word));
-    panel.place(width, height, ...marks.flat(), veil, focus, ...heads, words);
-    panel.at = (x, py) => ({s: x < (left + right) / 2 ? 0 : 1,
-      i: Math.min(n - 1, Math.max(0, Math.floor((py - top) / row)))});
-    panel.mark = point => {
-      veil.setAttribute('opacity', point ? .07 : 1);
-      marks.flat().forEach(mark => mark.setAttribute('fill-opacity', 0));
-      labels.flat().forEach(one => { one.removeAttribute('font-weight'); });
-      numbers.flat().forEach(one => { one.textContent = ''; });
-      focus.replaceChildren();
-      if (!point) return;
-      const {s, i} = point;
-      labels[s][i].setAttribute('font-weight', 600); marks[s][i].setAttribute('fill-opacity', .18);
-      for (let other = 0; other < n; other++) {
-        const [q, k] = s ? [other, i] : [i, other], weight = map[q * n + k];
-        if (weight < .003) continue;
-        focus.append(line(q, k, Math.min(1, .12 + weight ** .5), .4));
-        marks[1 - s][other].setAttribute('fill-opacity', (.65 * weight).toFixed(3));
-        if (weight >= .02 && row > 12) numbers[1 - s][other].textContent = weight.toFixed(2);
-      }
-    };
-    panel.step = (point, [dx, dy]) => point ? {s: dx ? Number(dx > 0) : point.s,
-      i: Math.min(n - 1, Math.max(0, point.i + dy))} : {s: 0, i: 0};
-  };
-
-  const picture = (panel, map, tokens, width) => {
-    const n = tokens.length, room = Math.min(widest(tokens, 12) + 8, width * .3);
-    const cell = Math.min(26, (width - room - 2) / n), size = Math.min(12, cell), side = n * cell;
-    const every = Math.ceil(11 / cell);  // in small cells only every so manyth token is named
-    const named = (word, i) => size >= 8 || i % every === 0 ? short(word) : '';
-    // Weak weights are lifted, as on the wall of maps: 0.02 still has a quarter of full strength.
-    const opacity = weight => 1 - (1 - Math.sqrt(Math.min(1, weight))) ** 2;
-    const cells = shape('g', {fill: panel.hue, 'shape-rendering': 'crispEdges'});
-    if (n <= RECTANGLES) map.forEach((weight, i) => {
-      if (weight >= .0005) cells.append(shape('rect', {x: (room + i % n * cell).toFixed(2), y:
-        (room + Math.floor(i / n) * cell).toFixed(2), width: cell.toFixed(2), height:
-        cell.toFixed(2), 'fill-opacity': opacity(weight).toFixed(3)}));
-    });
-    else {
-      const sheet = document.createElement('canvas'); sheet.width = sheet.height = n;
-      const ctx = sheet.getContext('2d'), pixels = ctx.createImageData(n, n);
-      const rgb = [1, 3, 5].map(at => parseInt(panel.hue.slice(at, at + 2), 16));
-      map.forEach((weight, i) => pixels.data.set([...rgb, 255 * opacity(weight)], 4 * i));
-      ctx.putImageData(pixels, 0, 0);
-      cells.append(shape('image', {x: room, y: room, width: side, height: side, href:
-        sheet.toDataURL(), style: 'image-rendering:pixelated'}));
-    }
-    const labels = [0, 1].map(s => tokens.map((word, i) => {
-      const middle = room + (i + .5) * cell, shift = Math.max(size, 9) * .35;
-      return shape('text', s ? {transform: `translate(${middle + shift} ${room - 4}) rotate(-90)`} :
-        {x: room - 4, y: middle + shift, 'text-anchor': 'end'}, named(word, i));
-    }));
-    const cross = shape('rect', {fill: 'none', stroke: 'currentColor', 'stroke-width': 1.5,
-      width: Math.max(cell, 3), height: Math.max(cell, 3), visibility: 'hidden'});
-    const band = [0, 1].map(s => shape('rect', {fill: 'currentColor', 'fill-opacity': 0}));
-    panel.place(width, room + side + 2, cells, shape('rect', {x: room - .5, y: room - .5,
-      width: side + 1, height: side + 1, fill: 'none', stroke: 'currentColor', 'stroke-opacity': .3}),
-      ...band, cross, shape('g', {'font-size': Math.max(size, 9), fill: 'currentColor'},
-      ...labels.flat()));
-    panel.at = (x, y) => {
-      const [k, q] = [x, y].map(v => Math.floor((v - room) / cell));
-      return q >= 0 && q < n && k >= 0 && k < n ? {s: 0, i: q, k} : null;
-    };
-    panel.mark = point => {
-      labels.forEach((one, s) => one.forEach((label, i) => {
-        const on = point && (s ? point.k : point.i) === i;
-        label.setAttribute('font-weight', on ? 700 : 400);
-        if (size < 8) label.textContent = on ? short(tokens[i]) : point ? '' : named(tokens[i], i);
-      }));
-      cross.setAttribute('visibility', point ? 'visible' : 'hidden');
-      band.forEach(one => one.setAttribute('fill-opacity', point ? .07 : 0));
-      if (!point) return;
-      const [x, y] = [point.k, point.i].map(v => room + v * cell);
-      filled(cross, {x, y}, []);
-      filled(band[0], {x: room, y, width: side, height: cell}, []);
-      filled(band[1], {x, y: room, width: cell, height: side}, []);
-    };
-    panel.step = (point, [dx, dy]) => point ? {s: 0, i: Math.min(n - 1, Math.max(0, point.i + dy)),
-      k: Math.min(n - 1, Math.max(0, point.k + dx))} : {s: 0, i: 0, k: 0};
+    const full = state.metric < 0 ? 'var(--soft)' : d.metrics[state.metric].colour;
+    scale.replaceChildren(el('span', {}, ends[0]), el('i', {style: `--hue:${full}`}),
+      el('span', {}, ends[1]));
   };
 
   // What is said of it
@@ -336,7 +204,8 @@ const wake = figure => {
     const value = reading(model).values[role][head], m = d.metrics[role];
     const main = m.role ? `${amount(role, value)} of its attention goes to ${m.short}` :
       `${m.name} ${amount(role, value)}`;
-    return `${main}. Strongest: ${strongest(panel.map, panel.tokens, two ? 1 : 2) || 'all weights are small'}.`;
+    const most = strongest(panel.map, panel.tokens, two ? 1 : 2) || 'all weights are small';
+    return `${main}. Strongest: ${most}.`;
   };
   const told = (panel, {s, i, k}) => {
     const {map, tokens} = panel, n = tokens.length;
@@ -365,20 +234,22 @@ const wake = figure => {
   };
 
   const panelOf = (side, s) => {
-    const title = el('div', {class: 'title'}, el('b', {}, `Head ${headName(side)}`),
+    const title = el('div', {class: 'whose'}, el('b', {}, `Head ${headName(side)}`),
       two ? ` ${d.models[side.model].name}` : s ? ' kept' : '');
     title.hidden = state.sides.length < 2;
-    const svg = shape('svg', {tabindex: 0, role: 'img', 'font-family': FONT});
+    const svg = shape('svg', {tabindex: 0, role: 'application', 'aria-roledescription':
+      'drawing of one head, arrow keys move over its tokens', 'font-family': FONT});
     const box = el('div', {class: 'panel'}, title, svg), panel = {side, box, svg, hue: hue(side)};
     panel.place = (width, height, ...inside) => {
-      filled(svg, {viewBox: `0 0 ${width} ${height}`, width, height}, []).replaceChildren(...inside);
+      filled(svg, {viewBox: `0 0 ${width} ${height}`, width, height}, []);
+      svg.replaceChildren(...inside);
     };
     // A token pointed at in one panel is marked in the other, if both show the same tokens.
     panel.hit = point => point.panel === s || panels[point.panel].tokens.join('\n') ===
       panel.tokens.join('\n');
     const follow = event => {
-      const frame = svg.getBoundingClientRect(), scale = svg.viewBox.baseVal.width / frame.width;
-      const at = panel.at((event.clientX - frame.left) * scale, (event.clientY - frame.top) * scale);
+      const frame = svg.getBoundingClientRect(), zoom = svg.viewBox.baseVal.width / frame.width;
+      const at = panel.at((event.clientX - frame.left) * zoom, (event.clientY - frame.top) * zoom);
       pointAt(at && {...at, panel: s});
     };
     svg.addEventListener('pointermove', follow);
@@ -393,6 +264,17 @@ const wake = figure => {
       if (event.key === 'Escape') pointAt(null);
     });
     return panel;
+  };
+
+  const tell = () => {
+    const {levels} = reading(0), from = Math.max(...panels.map(panel => panel.from ?? 0));
+    const error = Math.ceil(2e4 / (3 * levels)) / 1e4;
+    note.textContent = `Weights are kept in ${levels + 1} levels, within ${error.toFixed(4)} of ` +
+      "the model's own. " + (state.map ?
+      'In the map weak weights are lifted: 0.02 has a quarter of full strength. ' :
+      `Lines show weights from ${from.toFixed(3)} on; point at a token for the weaker ones. `) +
+      'Words: attention to a word is summed over its pieces, attention from it is averaged; the ' +
+      'numbers that colour the heads are always those of the pieces.';
   };
 
   const show = async () => {
@@ -414,13 +296,7 @@ const wake = figure => {
         `head ${headName(panel.side)}: ${summary(panel)}`);
     });
     speak();
-    const {levels} = reading(0), from = Math.max(...panels.map(panel => panel.from ?? 0));
-    note.textContent = `Weights are kept in ${levels + 1} levels, within ` +
-      `${(2 / (3 * levels)).toFixed(4)} of the model's own. ` + (state.map ? 'In the map weak ' +
-      'weights are lifted: 0.02 has a quarter of full strength. ' : `Lines show weights from ` +
-      `${from.toFixed(3)} on; point at a token for the weaker ones. `) + 'Words: attention to a ' +
-      'word is summed over its pieces, attention from it is averaged; the numbers that colour the ' +
-      'heads are always those of the pieces.';
+    tell();
     figure.dataset.ready = turn;
   };
 
@@ -475,4 +351,3 @@ const wake = figure => {
   }).observe(stage);
 };
 document.querySelectorAll('figure.attn-view:not([data-awake])').forEach(wake);
-})();

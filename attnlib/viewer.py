@@ -100,19 +100,20 @@ class View:
             f"<style>{asset('viewer.css')}</style>{sheets}"
             '<div class="root"><noscript>The head viewer needs JavaScript.</noscript></div>'
             f"<figcaption>{html.escape(self.caption or self._spoken())}</figcaption>"
-            f"<script>{asset('viewer.js')}</script></figure>"
+            f"<script>{script()}</script></figure>"
         )
 
     def _model_names(self) -> list[str]:
         return [shown_name(reading.model) for reading in self.readings[0]]
 
     def _spoken(self) -> str:
-        first = self.readings[0][0]
-        n = first.n_layers * first.n_heads
-        whose = " and ".join(self._model_names())
-        error = max(largest_error(reading.levels) for text in self.readings for reading in text)
+        counts = [reading.n_layers * reading.n_heads for reading in self.readings[0]]
+        named = zip(counts, self._model_names(), strict=True)
+        whose = " and the ".join(f"{n} attention heads of {name}" for n, name in named)
+        levels = min(reading.levels for text in self.readings for reading in text)
+        error = math.ceil(1e4 * largest_error(levels)) / 1e4
         return (
-            f"The {n} attention heads of {whose}, layers downwards, heads from left to right. "
+            f"The {whose}, layers downwards, heads from left to right. "
             "Choose a head to see which token attends (left, or row) to which (right, or column); "
             f"point at a token for its numbers. Weights are within {error:.4f} of the model's own."
         )
@@ -206,16 +207,6 @@ def view(
     return View(titles, tuple(found), tuple(chosen), wanted, caption)
 
 
-def paired(texts: Sequence[str], pairs: Sequence[str]) -> list[Text]:
-    """Texts with their second texts, in order; an empty one stands for none."""
-    if pairs and len(pairs) != len(texts):
-        raise BadValue(
-            f"{len(texts)} texts and {len(pairs)} pairs were given; expected a pair for each text. "
-            'Write --pair "" for a text without.'
-        )
-    return [*zip(texts, pairs, strict=True)] if pairs else [*texts]
-
-
 def parsed_head(head: str | None) -> tuple[int, int] | None:
     """Layer and head, counted from 1, of a name such as 3-3."""
     if head is None:
@@ -270,8 +261,13 @@ def _told(metric: Metric) -> dict[str, Any]:
 
 @cache
 def asset(name: str) -> str:
-    """The script or the style of the viewer."""
+    """A file of the viewer that stands beside this one."""
     return (Path(__file__).parent / name).read_text(encoding="utf-8")
+
+
+def script() -> str:
+    """The whole script, in a function of its own: the page's names stay as they were."""
+    return f"(() => {{\n'use strict';\n{asset('viewdraw.js')}\n{asset('viewer.js')}}})();"
 
 
 PAGE = """<!doctype html>

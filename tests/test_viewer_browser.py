@@ -187,6 +187,19 @@ def test_the_map_shows_the_weights_of_the_library(
     viewer.fine()
 
 
+def test_a_planted_transposition_is_noticed(
+    page: Page, one: View, folders: Callable[[str], Path], tmp_path: Path
+) -> None:
+    right, wrong = "map[unit[query] * m + unit[key]]", "map[unit[key] * m + unit[query]]"
+    text = one.page()
+    assert text.count(right) == 1
+    path = tmp_path / "wrong.html"
+    path.write_text(text.replace(right, wrong), "utf-8")
+    viewer = Viewer(page, path)
+    viewer.tool("Map")
+    assert np.abs(viewer.map() - own_maps(folders("bert"), TEXTS[0])[0, 0]).max() > 0.05
+
+
 def test_words_are_summed_and_averaged(
     page: Page, saved: Path, folders: Callable[[str], Path], one: View
 ) -> None:
@@ -245,7 +258,7 @@ def test_heads_are_coloured_by_any_metric(page: Page, saved: Path, one: View) ->
             scale = 100 if label.endswith("%") else 1
             assert number == pytest.approx(scale * value, abs=0.51 if scale == 100 else 0.006)
     assert viewer.ask(looks) != before
-    assert "nats" in viewer.ask("figure.querySelector('.legend').textContent")
+    assert "nats" in viewer.ask("figure.querySelector('.scale').textContent")
 
 
 def test_two_models_stand_side_by_side(
@@ -258,7 +271,7 @@ def test_two_models_stand_side_by_side(
     assert viewer.ask("figure.querySelectorAll('.grid').length") == 2
     viewer.click(".grid button", 12 + 5)
     assert "Head 2-2 of roberta: " in viewer.said and " of bert: " in viewer.said
-    titles = viewer.ask("[...figure.querySelectorAll('.title')].map(one => one.textContent)")
+    titles = viewer.ask("[...figure.querySelectorAll('.whose')].map(one => one.textContent)")
     assert titles[0].endswith(" bert") and titles[1] == "Head 2-2 roberta"
     viewer.ask("figure.querySelector('select').value = '1'")
     viewer.ask("figure.querySelector('select').dispatchEvent(new Event('change'))")
@@ -302,7 +315,7 @@ def test_what_is_shown_can_be_saved(shown: str, page: Page, saved: Path, one: Vi
 
 def test_every_control_has_a_name(page: Page, saved: Path) -> None:
     viewer = Viewer(page, saved)
-    nameless = """[...figure.querySelectorAll('button, select, svg[role=img], [role=grid]')].filter(
+    nameless = """[...figure.querySelectorAll('button, select, .stage svg, [role=grid]')].filter(
         one => !(one.ariaLabel || one.textContent).trim()).length"""
     assert viewer.ask(nameless) == 0
     assert viewer.ask("figure.querySelector('[aria-live]').ariaLive") == "polite"
@@ -318,6 +331,7 @@ def test_a_phone_and_a_dark_page(page: Page, saved: Path) -> None:
         for name in ("Lines", "Map", "Compare"):
             viewer.tool(name)
             assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+            assert viewer.ask("figure.scrollWidth - figure.clientWidth") <= 0
         small = "[...figure.querySelectorAll('.grid button')].map(b => b.offsetWidth)"
         assert min(viewer.ask(small)) >= 24
         found.append((viewer.ask(ink), viewer.ask(paper)))
@@ -333,6 +347,22 @@ def test_two_on_a_page_with_a_module_loader(page: Page, one: View, tmp_path: Pat
     second.click(".grid button", 7)
     assert second.said.startswith("Head 2-4: ") and first.said.startswith("Head 1-1: ")
     second.fine()
+
+
+def test_the_rules_of_the_book_do_not_break_it(page: Page, one: View, tmp_path: Path) -> None:
+    path = tmp_path / "book.html"
+    own = (Path(__file__).parents[1] / "book" / "_static" / "attnlib.css").read_text("utf-8")
+    theme = "div.body { min-width: 360px } figure { padding: 8px } * { box-sizing: border-box }"
+    path.write_text(
+        f"<!doctype html><meta name=viewport content='width=device-width'><style>{own}{theme}"
+        f"</style><article class=bd-article>{one._repr_html_()}</article>",
+        "utf-8",
+    )
+    viewer = Viewer(page, path, width=390, height=800)
+    for name in ("Lines", "Map", "Words", "Compare"):
+        viewer.tool(name)
+        assert viewer.ask("figure.scrollWidth - figure.clientWidth") <= 0, name
+    viewer.fine()
 
 
 def test_an_old_browser_is_told(page: Page, one: View, tmp_path: Path) -> None:
