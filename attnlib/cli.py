@@ -472,16 +472,15 @@ def view(
     from attnlib import viewdata, viewer
 
     viewer.check_out(out)
-    viewdata.head_metrics(
-        metric or viewer.METRICS
-    )  # a misspelt one is said before a model is loaded
+    metrics = metric or viewer.METRICS
+    viewdata.head_metrics(metrics)  # a misspelt one is said before a model is loaded
     with _progress() as bar:
         task = bar.add_task(f"reading with {model}", total=None)
         page = viewer.view(
             model,
             viewdata.paired(text, pair or ()),
             beside=beside,
-            metrics=metric or viewer.METRICS,
+            metrics=metrics,
             head=head,
             max_length=max_length,
             on_long=on_long,

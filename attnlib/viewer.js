@@ -229,6 +229,7 @@ const wake = figure => {
   const pointAt = point => {
     if (JSON.stringify(point) === JSON.stringify(state.point)) return;
     state.point = point;
+    said.style.minHeight = `${said.offsetHeight}px`;  // the drawing must not move under the pointer
     panels.forEach(panel => panel.mark(point && panel.hit(point) ? point : null));
     speak();
   };
@@ -281,6 +282,7 @@ const wake = figure => {
     const mine = ++turn, maps = await Promise.all(state.sides.map(mapOf));
     if (mine !== turn) return;  // another head was asked for meanwhile
     colourGrid();
+    said.style.minHeight = '';
     [[looks, state.map], [grain, state.words]].forEach(([pair, on]) => pair.forEach((one, i) =>
       one.setAttribute('aria-pressed', String(Boolean(i) === on))));
     compare.setAttribute('aria-pressed', String(state.sides.length > 1));

@@ -98,7 +98,7 @@ class View:
             '<figure class="attn-figure attn-view tex2jax_ignore mathjax_ignore" '
             f'data-lm-suppress-shortcuts="true" data-view="{stored}">'
             f"<style>{asset('viewer.css')}</style>{sheets}"
-            '<div class="root"><noscript>The head viewer needs JavaScript.</noscript></div>'
+            f'<div class="root"><p>{SLEEPING}</p></div>'
             f"<figcaption>{html.escape(self.caption or self._spoken())}</figcaption>"
             f"<script>{script()}</script></figure>"
         )
@@ -269,6 +269,8 @@ def script() -> str:
     """The whole script, in a function of its own: the page's names stay as they were."""
     return f"(() => {{\n'use strict';\n{asset('viewdraw.js')}\n{asset('viewer.js')}}})();"
 
+
+SLEEPING = "The heads appear here once the page may run its script; in Jupyter, trust the notebook."
 
 PAGE = """<!doctype html>
 <html lang="en">

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -104,15 +105,18 @@ class Viewer:
     def fine(self) -> None:
         assert self.page.seen.errors == [] and self.page.seen.elsewhere == []
 
-    def map(self) -> np.ndarray:
+    def map(self, panel: int = 0) -> np.ndarray:
         """All weights of the map on show, each read by pointing at its cell."""
-        self.ask("figure.querySelector('.stage svg').scrollIntoView()")
-        frame = self.ask("""['x', 'y', 'width'].map(name =>
-            Number(figure.querySelector('.stage svg > rect').getAttribute(name)))""")
-        n = self.ask("figure.querySelector('.stage svg').querySelectorAll('text').length") // 2
+        svg = f"figure.querySelectorAll('.stage svg')[{panel}]"
+        frame = self.ask(f"""['x', 'y', 'width'].map(name =>
+            Number({svg}.querySelector(':scope > rect').getAttribute(name)))""")
+        n = self.ask(f"{svg}.querySelectorAll('text').length") // 2
         left, top, side = frame[0] + 0.5, frame[1] + 0.5, frame[2] - 1
         said = [
-            [self.point(left + (k + 0.5) * side / n, top + (q + 0.5) * side / n) for k in range(n)]
+            [
+                self.point(left + (k + 0.5) * side / n, top + (q + 0.5) * side / n, panel)
+                for k in range(n)
+            ]
             for q in range(n)
         ]
         return np.array([[float(cell.split()[-1]) for cell in row] for row in said])
@@ -284,6 +288,8 @@ def test_two_models_stand_side_by_side(
     maps = own_maps(folders("bert"), SENTENCES[1])
     shown = viewer.map()
     assert np.abs(shown - maps[*opened]).max() <= largest_error(255) + 6e-4
+    maps = own_maps(folders("roberta"), SENTENCES[1])
+    assert np.abs(viewer.map(1) - maps[1, 1]).max() <= largest_error(255) + 6e-4
     viewer.fine()
 
 
@@ -347,6 +353,29 @@ def test_two_on_a_page_with_a_module_loader(page: Page, one: View, tmp_path: Pat
     second.click(".grid button", 7)
     assert second.said.startswith("Head 2-4: ") and first.said.startswith("Head 1-1: ")
     second.fine()
+
+
+def test_it_wakes_in_the_output_of_a_notebook(page: Page, one: View, tmp_path: Path) -> None:
+    """JupyterLab puts the fragment into a node of its own, and makes its scripts anew."""
+    path = tmp_path / "lab.html"
+    fragment = json.dumps(one._repr_html_()).replace("</", "<\\/")
+    path.write_text(
+        f"""<!doctype html><meta charset=utf-8><body><script>
+        const host = document.createElement('div'); host.innerHTML = {fragment};
+        for (const old of host.querySelectorAll('script')) {{
+            const made = document.createElement('script'); made.textContent = old.textContent;
+            old.parentNode.replaceChild(made, old);
+        }}
+        document.body.append(host); window.heard = [];
+        document.addEventListener('keydown', event => heard.push(event.key));</script>""",
+        "utf-8",
+    )
+    viewer = Viewer(page, path)
+    assert viewer.said.startswith("Head 1-1: ")
+    viewer.ask("figure.querySelector('.grid button').focus()")
+    viewer.press("m")
+    assert page.evaluate("heard") == [], "the notebook would take the key for itself"
+    viewer.fine()
 
 
 def test_the_rules_of_the_book_do_not_break_it(page: Page, one: View, tmp_path: Path) -> None:
