@@ -56,6 +56,7 @@ class Reading:
     values   a (layer, head) array for each metric
     levels   how finely the weights are kept
     sheets   the levels of all maps of a layer (head, key, query), deflated, in base64
+    special  where [CLS], [SEP] and their like stand among the pieces
     """
 
     model: str
@@ -66,6 +67,7 @@ class Reading:
     levels: int
     sheets: tuple[str, ...]
     n_heads: int
+    special: tuple[int, ...] = ()
 
     @property
     def n_layers(self) -> int:
@@ -156,7 +158,17 @@ def read(
         values[metric.key] = np.where(weight > 0, total / np.where(weight > 0, weight, 1), np.nan)
     levels, sheets = packed(_maps(encoder, pieces))
     tokens, unit, units = _names(encoder.tokenizer, pieces)
-    return Reading(encoder.name, tokens, unit, units, values, levels, sheets, encoder.n_heads)
+    return Reading(
+        model=encoder.name,
+        tokens=tokens,
+        unit=unit,
+        units=units,
+        values=values,
+        levels=levels,
+        sheets=sheets,
+        n_heads=encoder.n_heads,
+        special=tuple(place for place, word in enumerate(pieces.word) if word < 0),
+    )
 
 
 def _pieces(encoder: Encoder, example: Example, limit: int, on_long: str, place: int) -> Encoded:

@@ -18,14 +18,21 @@ const wake = figure => {
   const d = JSON.parse(figure.dataset.view), two = d.models.length > 1;
   const sheets = [...figure.querySelectorAll('[data-maps]')], unpacked = new Map();
   const roles = d.metrics.map((m, i) => i).filter(i => d.metrics[i].role);
-  const state = {sample: 0, map: false, words: false, metric: roles.length ? -1 : 0, point: null,
+  const state = {sample: 0, map: false, words: false, bare: false, point: null,
+    metric: roles.length ? -1 : 0,  // -1 stands for the largest share
     sides: d.models.map((model, i) => ({model: i, head: model.open}))};
   let panels = [], turn = 0;
 
   // What is known of a head
 
   const reading = model => d.samples[state.sample].readings[model];
-  const names = model => state.words ? reading(model).words : reading(model).pieces;
+  const units = model => {  // the tokens on show, and of each piece its place among them, or -1
+    const known = reading(model), all = state.words ? known.words : known.pieces;
+    const unit = state.words ? known.unit : known.unit.map((_, i) => i);
+    const gone = new Set(state.bare ? known.special.map(i => unit[i]) : []);
+    const kept = all.map((_, u) => u).filter(u => !gone.has(u));
+    return {tokens: kept.map(u => all[u]), place: unit.map(u => kept.indexOf(u))};
+  };
   const headName = ({model, head}) =>
     `${Math.floor(head / d.models[model].heads) + 1}-${head % d.models[model].heads + 1}`;
   const amount = (metric, value) => value === null ? '–' :
@@ -49,18 +56,18 @@ const wake = figure => {
   };
   const mapOf = async ({model, head}) => {  // row = the token that attends, column = attended to
     const known = reading(model), n = known.pieces.length, {heads} = d.models[model];
-    const bytes = await layerOf(model, Math.floor(head / heads)), words = state.words;
+    const {tokens, place} = units(model), m = tokens.length;
+    const bytes = await layerOf(model, Math.floor(head / heads));
     const weight = Array.from({length: known.levels + 1}, (_, i) =>
       (i / known.levels) ** (1 / d.power));
-    const m = words ? known.words.length : n;
-    const unit = words ? known.unit : known.unit.map((_, i) => i);
     const size = new Array(m).fill(0), map = new Float32Array(m * m);
-    unit.forEach(u => size[u]++);
+    place.forEach(u => size[u]++);
     // Attention to a word is summed over its pieces, attention from it averaged: rows sum to 1.
     for (let key = 0, at = head % heads * n * n; key < n; key++)
       for (let query = 0; query < n; query++, at++)
-        map[unit[query] * m + unit[key]] += weight[bytes[at]] / size[unit[query]];
-    return map;
+        if (place[query] >= 0 && place[key] >= 0)
+          map[place[query] * m + place[key]] += weight[bytes[at]] / size[place[query]];
+    return {map, tokens};
   };
 
   // The frame: heads on the left, the opened ones on the right
@@ -84,10 +91,13 @@ const wake = figure => {
   const grain = toggle('Pieces', 'Words', 'pieces or words', 'w');
   const compare = button('Compare', 'keep this head and choose another beside it (key c)',
     () => pin());
+  const specials = button('Special tokens', 'show [CLS], [SEP] and their like (key s)', () => {
+    state.bare = !state.bare; state.point = null; show();
+  });
   const save = ['SVG', 'PNG'].map(kind => button(kind, `save what is shown as ${kind}`,
     () => saved(kind), {'aria-label': `save as ${kind}`}));
   const tools = el('div', {class: 'tools', role: 'toolbar', 'aria-label': 'view'}, looks.box,
-    grain.box, ...(two ? [] : [compare]), el('span', {class: 'pair save'}, ...save));
+    grain.box, specials, ...(two ? [] : [compare]), el('span', {class: 'pair save'}, ...save));
 
   const gridOf = (model, m) => {
     const {layers, heads, name} = model, cells = [], lines = [];
@@ -136,7 +146,8 @@ const wake = figure => {
     el('p', {class: 'given', title: d.samples[0].title}, `“${short(d.samples[0].title, 160)}”`);
   const help = el('details', {}, el('summary', {}, 'Keys and notes'), el('p', {class: 'keys'},
     ...[['arrows', 'another head, or in the drawing another token'], ['m', 'lines or map'],
-      ['w', 'words or pieces'], ...(two ? [] : [['c', 'keep a head and compare']]),
+      ['w', 'words or pieces'], ['s', 'special tokens'],
+      ...(two ? [] : [['c', 'keep a head and compare']]),
       ['Esc', 'let go of a token']].flatMap(([key, does]) => [el('kbd', {}, key), ` ${does} `])),
     note);
   root.replaceChildren(text, el('div', {class: 'board'},
@@ -285,12 +296,13 @@ const wake = figure => {
     said.style.minHeight = '';
     [[looks, state.map], [grain, state.words]].forEach(([pair, on]) => pair.forEach((one, i) =>
       one.setAttribute('aria-pressed', String(Boolean(i) === on))));
+    specials.setAttribute('aria-pressed', String(!state.bare));
     compare.setAttribute('aria-pressed', String(state.sides.length > 1));
     panels = state.sides.map(panelOf);
     stage.classList.toggle('both', panels.length > 1);
     stage.replaceChildren(...panels.map(panel => panel.box));
     panels.forEach((panel, s) => {
-      Object.assign(panel, {map: maps[s], tokens: names(panel.side.model)});
+      Object.assign(panel, maps[s]);
       const width = Math.max(240, Math.floor(panel.box.clientWidth));
       (state.map ? picture : lines)(panel, panel.map, panel.tokens,
         state.map ? width : Math.min(width, 640));
@@ -341,7 +353,7 @@ const wake = figure => {
   };
 
   figure.addEventListener('keydown', event => {
-    const act = {m: () => looks[Number(!state.map)].click(), c: pin,
+    const act = {m: () => looks[Number(!state.map)].click(), c: pin, s: () => specials.click(),
       w: () => grain[Number(!state.words)].click()}[event.key];
     if (event.key !== 'Tab') event.stopPropagation();  // a notebook has shortcuts of its own
     if (!act || event.ctrlKey || event.metaKey || event.altKey || event.target === picker) return;

@@ -149,6 +149,7 @@ class View:
             "pieces": reading.tokens,
             "words": reading.units,
             "unit": reading.unit,
+            "special": reading.special,
             "levels": reading.levels,
             "values": [[None if math.isnan(v) else round(v, 5) for v in grid] for grid in grids],
         }

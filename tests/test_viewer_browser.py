@@ -194,7 +194,7 @@ def test_the_map_shows_the_weights_of_the_library(
 def test_a_planted_transposition_is_noticed(
     page: Page, one: View, folders: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    right, wrong = "map[unit[query] * m + unit[key]]", "map[unit[key] * m + unit[query]]"
+    right, wrong = "map[place[query] * m + place[key]]", "map[place[key] * m + place[query]]"
     text = one.page()
     assert text.count(right) == 1
     path = tmp_path / "wrong.html"
@@ -222,6 +222,18 @@ def test_words_are_summed_and_averaged(
     most = max(reading.unit.count(u) for u in range(n))
     assert np.abs(viewer.map() - naive).max() <= most * largest_error(255) + 6e-4
     assert n < len(reading.tokens)
+
+
+def test_special_tokens_can_be_left_out(page: Page, saved: Path, one: View) -> None:
+    viewer = Viewer(page, saved)
+    viewer.tool("Map")
+    whole = viewer.map()
+    viewer.ask("figure.querySelector('.grid button').focus()")
+    viewer.press("s")
+    np.testing.assert_allclose(viewer.map(), whole[1:-1, 1:-1], atol=2e-3)
+    shown = viewer.ask("[...figure.querySelectorAll('.stage text')].map(one => one.textContent)")
+    assert shown == 2 * list(one.readings[0][0].tokens[1:-1])
+    viewer.fine()
 
 
 def test_another_text_can_be_chosen(page: Page, saved: Path, one: View) -> None:
