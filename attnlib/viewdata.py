@@ -28,7 +28,7 @@ r"""A weight :math:`a` is kept as :math:`\mathrm{round}(L a^{3/4})`, one of :mat
 
 Most weights of a long text are tiny, and each level spent on them costs bytes; the rare large ones
 are what a reader looks at, and fine levels up there cost next to nothing. At the same size a square
-root is three times less exact near 1, where the numbers are read.
+root is four times less exact near 1, where the numbers are read.
 """
 
 LEVELS = (255, 127, 63, 31)
