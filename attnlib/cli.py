@@ -450,6 +450,48 @@ def ablate(
 
 
 @app.command()
+def view(
+    model: Annotated[str, typer.Argument(help="A model's name, its folder, or a hub id.")],
+    text: Annotated[list[str], typer.Argument(help="One or more texts to choose from.")],
+    pair: Annotated[
+        list[str] | None, typer.Option(help="Read with the text; repeat for more texts.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("view.html"),
+    beside: Annotated[str | None, typer.Option(help="A second model to compare with.")] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="Colours the heads; may be repeated, see `metrics`.")
+    ] = None,
+    head: Annotated[str | None, typer.Option(help="The head to open first, such as 3-3.")] = None,
+    max_length: Annotated[
+        int | None, typer.Option(help="Pieces per text; the model's own limit by default.")
+    ] = None,
+    on_long: Annotated[str, typer.Option(help="Longer texts: error or truncate.")] = "error",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+) -> None:
+    """Write a page that shows every head on a text: lines or map, words or pieces, compared."""
+    from attnlib import viewdata, viewer
+
+    viewer.check_out(out)
+    metrics = metric or viewer.METRICS
+    viewdata.head_metrics(metrics)  # a misspelt one is said before a model is loaded
+    with _progress() as bar:
+        task = bar.add_task(f"reading with {model}", total=None)
+        page = viewer.view(
+            model,
+            viewdata.paired(text, pair or ()),
+            beside=beside,
+            metrics=metrics,
+            head=head,
+            max_length=max_length,
+            on_long=on_long,
+            device=device,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    page.save(out)
+    messages.print(f"{out} ({out.stat().st_size / 1e6:.1f} MB): open it in any browser")
+
+
+@app.command()
 def run(
     notebook: Annotated[str, typer.Argument(help="A chapter's name, or the path of a notebook.")],
     parameter: Annotated[

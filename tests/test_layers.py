@@ -28,6 +28,7 @@ ORDER = (
     *("style", "drawing", "figures", "diagrams", "comparisons", "headmaps", "pagetables"),
     *("roleoverlaps", "rolefigures", "rolechanges"),
     *("typefigures", "typelayers", "clusterfigures", "wallpage", "mapwall"),
+    *("viewdata", "viewer", "liveview"),
     *("ablationfigures", "ablationtables", "headeffects"),
     *("taskgrids", "taskrows", "layerchanges", "patternfigures", "patternconfusion"),
     *("results", "taskplans", "clark2019", "pande2021", "guan2020", "kovaleva2019", "chapter"),
