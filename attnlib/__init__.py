@@ -5,14 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["load_corpus", "load_encoder", "measure"]
+__all__ = ["load_corpus", "load_encoder", "measure", "view"]
 
 if TYPE_CHECKING:
     from attnlib.corpora import load_corpus
     from attnlib.models import load_encoder
     from attnlib.stream import measure
+    from attnlib.viewer import view
 
-_HOME = {"measure": "stream", "load_encoder": "models", "load_corpus": "corpora"}
+_HOME = {
+    "measure": "stream",
+    "load_encoder": "models",
+    "load_corpus": "corpora",
+    "view": "viewer",
+}
 
 
 def __getattr__(name: str) -> Any:

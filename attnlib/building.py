@@ -184,7 +184,8 @@ def content_key(source: Path, parameters: Mapping[str, Any], root: Path) -> str:
     digest = hashlib.sha256(json.dumps([told, dict(parameters)], sort_keys=True).encode())
     digest.update(json.dumps(versions(), sort_keys=True).encode())
     package = Path(__file__).parent
-    files = [*package.rglob("*.py"), *package.rglob("*.toml"), *package.rglob("*.txt")]
+    kinds = (".py", ".toml", ".txt", ".csv", ".js", ".css")
+    files = [file for file in package.rglob("*") if file.suffix in kinds]
     files = [file for file in files if file.name not in BUILDERS]
     files += (root / "papers").glob("*.yaml")  # what the chapters are judged by
     given = [one for v in parameters.values() for one in (v if isinstance(v, list) else [v])]
