@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -97,6 +98,49 @@ def test_a_solution_is_folded_until_asked_for(page: Page, tiny: tuple[Path, bool
     page.evaluate("document.querySelector('.solution .toggle-button, .solution button').click()")
     page.evaluate("new Promise(done => setTimeout(done, 400))")
     assert page.evaluate(height) > folded
+
+
+def test_a_head_is_clicked_and_another_text_chosen(page: Page, tiny: tuple[Path, bool]) -> None:
+    page.open(tiny[0] / "book" / "one.html")
+    viewer = "document.querySelector('figure.attn-view')"
+    rest = "new Promise(done => setTimeout(done, 800))"
+    page.evaluate(rest)
+    spoken = f"{viewer}.querySelector('[aria-live]').textContent"
+    first = page.evaluate(spoken)
+    heads = f"{viewer}.querySelectorAll('[role=gridcell] button, button[role=gridcell]')"
+    assert page.evaluate(f"{heads}.length") > 2
+    page.evaluate(f"{heads}[{heads}.length - 1].click()")
+    page.evaluate(rest)
+    second = page.evaluate(spoken)
+    assert second != first
+    choice = f"{viewer}.querySelector('select')"
+    page.evaluate(f"{choice}.selectedIndex = 1; {choice}.dispatchEvent(new Event('change'))")
+    page.evaluate(rest)
+    assert page.evaluate(spoken) != second
+
+
+def test_the_ledger_is_filtered(page: Page, tiny: tuple[Path, bool]) -> None:
+    page.open(tiny[0] / "book" / "ledger.html")
+    shown = (
+        "[...document.querySelectorAll('.attn-ledger tbody tr')].filter(r => !r.hidden)"
+        ".map(r => r.dataset.paper + ' ' + r.dataset.verdict)"
+    )
+    press = "document.querySelector('.attn-ledger button[data-value=\"{}\"]').click()".format
+    assert len(page.evaluate(shown)) == 5
+    page.evaluate(press("reproduced"))
+    assert page.evaluate(shown) == ["clark2019 reproduced", "guan2020 reproduced"]
+    page.evaluate(press("guan2020"))
+    assert page.evaluate(shown) == ["guan2020 reproduced"]
+    told = "document.querySelector('.attn-ledger [role=status]').textContent"
+    assert page.evaluate(told) == "1 of 5 claims"
+    page.evaluate("document.querySelector('.attn-ledger .clear').click()")
+    field = "document.querySelector('.attn-ledger input')"
+    page.evaluate(f"{field}.value = 'tab1.1'; {field}.dispatchEvent(new Event('input'))")
+    assert page.evaluate(shown) == ["clark2019 partly"]
+    page.evaluate("void (location.href = 'ledger.html?paper=clark2019&verdict=not+reproduced')")
+    time.sleep(1.5)
+    assert page.evaluate(shown) == ["clark2019 not reproduced"]  # as the front page leads there
+    assert page.seen.errors == []
 
 
 def test_a_planted_error_is_seen(page: Page, tmp_path: Path) -> None:

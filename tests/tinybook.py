@@ -6,12 +6,15 @@ import fcntl
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import yaml
+from families import SENTENCES, save_family
 
 from attnlib import building, drawing, site, vendor
 from attnlib.editions import Edition
+from attnlib.ledgerpage import ledger_page
 
 ROOT = Path(__file__).parents[1]
 PAGE = """# A tiny book
@@ -57,6 +60,27 @@ def figure_html() -> str:
     return shown._repr_html_()
 
 
+def viewer_html(folder: Path) -> str:
+    """The heads of a tiny model on two texts, as a notebook shows them."""
+    from attnlib.models import load_encoder
+    from attnlib.viewer import view
+
+    encoder = load_encoder(save_family("bert", folder / "model"), device="cpu")
+    return view(encoder, list(SENTENCES[:2]))._repr_html_()
+
+
+def claims() -> list[dict[str, Any]]:
+    """Claims of two papers with all kinds of verdicts."""
+    told = {"where": "Table 1", "kind": "value", "paper_value": 1.0, "ours": 0.5, "low": 0.4}
+    told |= {"high": 0.6, "phenomenon": "something holds", "reason": "it does", "deviations": []}
+    verdicts = ("reproduced", "partly", "not reproduced", "reproduced", "absent")
+    papers = ("clark2019", "clark2019", "clark2019", "guan2020", "guan2020")
+    return [
+        {**told, "paper": paper, "verdict": verdict, "id": f"tab1.{place}"}
+        for place, (paper, verdict) in enumerate(zip(papers, verdicts, strict=True))
+    ]
+
+
 def lay_out(folder: Path, page: str = PAGE) -> bool:
     """Write the sources; False if the scripts for formulas could not be fetched."""
     book = folder / "book"
@@ -68,11 +92,18 @@ def lay_out(folder: Path, page: str = PAGE) -> bool:
     cell.outputs = [
         nbformat.v4.new_output("execute_result", {"text/html": figure_html()}, execution_count=1)
     ]
+    heads = nbformat.v4.new_code_cell("view", execution_count=2)
+    shown = {"text/html": viewer_html(folder / "unused")}
+    heads.outputs = [nbformat.v4.new_output("execute_result", shown, execution_count=2)]
     head = nbformat.v4.new_markdown_cell("# A chapter\n\nWith a figure.")
+    (book / "ledger.md").write_text(ledger_page(claims()))
     notes = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    nbformat.write(nbformat.v4.new_notebook(cells=[head, cell], metadata=notes), book / "one.ipynb")
+    nbformat.write(
+        nbformat.v4.new_notebook(cells=[head, cell, heads], metadata=notes), book / "one.ipynb"
+    )
     contents = {"format": "jb-book", "root": "book/intro"}
-    chapters = [{"file": "book/one"}, {"file": "book/references"}]
+    files = ("one", "ledger", "references")
+    chapters = [{"file": f"book/{name}"} for name in files]
     (folder / "_toc.yml").write_text(yaml.safe_dump({**contents, "chapters": chapters}))
     extra = folder / "_extra" / "vendored"
     extra.mkdir(parents=True)
