@@ -75,25 +75,17 @@ def number_of(answer: Any) -> float:
     if isinstance(answer, bool) or not isinstance(answer, Real):
         raise BadValue(f"This is a {type(answer).__name__}; expected a number.")
     if not math.isfinite(answer):
-        raise BadValue(
-            f"This is {float(answer)}; expected a finite number. Is a mean of nothing in it?"
-        )
+        raise BadValue(f"This is {float(answer)}; expected a finite number. A mean of nothing?")
     return float(answer)
 
 
 def shifted(given: float) -> Iterator[tuple[str, float]]:
     """The usual slips: a hint, and what the number would be without the slip."""
     yield "This looks like percent. Give a share: 1 is all.", given / 100
-    yield (
-        "This looks like a share of 1. Another unit was asked for; read the line again.",
-        given * 100,
-    )
+    yield "This looks like a share of 1. Read again which unit is asked for.", given * 100
     yield "The size is right. Look at the sign, or at the direction.", -given
     yield "This looks like the rest to 1: the other side of what was asked.", 1 - given
-    yield (
-        "This looks like bits. The book counts in nats: use the natural logarithm.",
-        given * math.log(2),
-    )
+    yield "This looks like bits. The book takes the natural logarithm.", given * math.log(2)
     if given:
         yield "This looks upside down: exchange what you divide and what you divide by.", 1 / given
 

@@ -1,4 +1,4 @@
-"""The book's exercises: a catalogue, and a check that answers with a hint, not with the solution."""
+"""The exercises of the book: a catalogue, and a check that answers with a hint at most."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ GUIDE = f"""\
 > - Run the cells from the top. The parameters are those of the small edition: minutes on a laptop.
 > - Where the book prints a number of its run, your copy has a blank: {BLANK}. Read it off your own
 >   figures and tables.
-> - Below each exercise there is a cell for your work, and a cell that checks it. Put your answers in
->   place of the dots and run it. A wrong answer gets a hint, never the solution.
+> - Below each exercise there is a cell for your work, and a cell that checks it. Put your answers
+>   in place of the dots and run it. A wrong answer gets a hint, never the solution.
 > - What no computer can check (a reason, a design, a doubt) is the better half of most exercises.
 >   Write it down as well.
 """
