@@ -41,7 +41,7 @@ def hit(sealed: str, place: str, given: Settled, tolerance: float = 0.0, *, reac
     return any(_hash(place, text) == sealed for text in _texts(given, tolerance, reach))
 
 
-def _texts(answer: Settled, tolerance: float, reach: int) -> Iterator[str]:
+def _texts(answer: Any, tolerance: float, reach: int) -> Iterator[str]:
     """What is hashed: words as they are; of numbers the cells they fall into, and the next ones."""
     parts = [answer] if isinstance(answer, str | Real) else list(answer)
     if not parts or isinstance(parts[0], str):
