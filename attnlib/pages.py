@@ -6,6 +6,7 @@ from typing import Any
 
 from attnlib import coref, reader
 from attnlib.corpora import load_corpus
+from attnlib.exercises import LEVELS, catalogue, of_chapter
 from attnlib.reader.page import page
 from attnlib.reader.stats import statistics
 
@@ -15,6 +16,7 @@ def generated() -> dict[str, str]:
     return {
         "book/reader_passages.md": page(reader.passages()),
         "book/_generated/reader_baselines.md": baselines_table(),
+        **{f"book/_generated/exercises_{name}.md": exercise_table(name) for name in _chapters()},
     }
 
 
@@ -24,7 +26,33 @@ def numbers() -> dict[str, Any]:
     flat = {f"reader_{key}": value for key, value in counts.items() if isinstance(value, int)}
     for group in ("mentions_by_type", "registers"):
         flat |= {f"reader_{name}": value for name, value in counts[group].items()}
-    return {key: f"{value:,}" for key, value in flat.items()}
+    return {key: f"{value:,}" for key, value in {**flat, **exercise_counts()}.items()}
+
+
+def exercise_table(chapter: str) -> str:
+    """The exercises of a chapter by level, each with a link, its time and what it needs."""
+    lines = ["| | exercise | label | minutes | needs |", "|---|---|---|--:|---|"]
+    for level, name in LEVELS.items():
+        for one in of_chapter(chapter):
+            if one.level == level:
+                link = f"{{ref}}`{one.title} <{one.label}>`"
+                cells = (f"*{name}*", link, f"`{one.label}`", str(one.minutes), one.needs)
+                lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def exercise_counts() -> dict[str, int]:
+    """How many exercises there are, and how many hours they take, in all and by chapter."""
+    found = {"exercises": len(catalogue())}
+    for chapter in _chapters():
+        own = of_chapter(chapter)
+        found[f"exercises_{chapter}"] = len(own)
+        found[f"exercise_hours_{chapter}"] = round(sum(one.minutes for one in own) / 60)
+    return found
+
+
+def _chapters() -> list[str]:
+    return list(dict.fromkeys(one.chapter for one in catalogue().values()))
 
 
 def baselines_table() -> str:

@@ -46,14 +46,14 @@ h2 { font-size: 2.1rem; line-height: 1.15; letter-spacing: -.01em; margin: 0; }
 .both.side { flex-direction: row; gap: 2.2rem; }
 .picture { flex: 1; min-height: 0; min-width: 0; margin: 0; display: flex; }
 .picture svg { width: 100% !important; max-width: none !important; height: 100%; }
-.picture.tall { overflow-y: auto; }  /* thirty rows are to be read: they scroll */
+.picture.tall { overflow-y: auto; align-items: flex-start; }  /* thirty rows scroll */
 .picture.tall svg { width: min(100%, 62rem) !important; height: auto; margin: 0 auto; }
 .side .verdicts { flex: 0 0 27%; align-content: center; grid-template-columns: 1fr; }
 .verdicts { display: grid; grid-template-columns: repeat(auto-fit, minmax(12.5rem, 1fr)); margin: 0;
   gap: .45rem 1.6rem; padding: 0; list-style: none; font-size: .88rem; line-height: 1.3; }
 .verdicts li { border-top: 2px solid var(--badge); padding-top: .25rem; }
 .verdicts .more { border: 0; color: var(--soft); grid-column: 1 / -1; padding: 0; }
-.slide.verdict .verdicts { flex: 1; font-size: 1.12rem; gap: 1rem 2.4rem; align-content: center;
+.slide.verdict .verdicts { flex: 1; min-height: 0; overflow-y: auto; font-size: 1.12rem; gap: 1rem 2.4rem; align-content: center;
   grid-template-columns: 1fr 1fr; }
 .verdicts b { color: var(--badge); } .verdicts span { color: var(--soft); }
 .levels { flex: 1; display: grid; grid-template-columns: repeat(3, 1fr); gap: 2rem; min-height: 0;
