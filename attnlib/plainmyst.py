@@ -11,7 +11,7 @@ from typing import Any
 BLANK = "▢"
 """Stands where the book prints a number of its own run."""
 
-_ROLE = re.compile(r"\{(glue:text|cite:[a-z]+|eq)\}`([^`]+)`")
+_ROLE = re.compile(r"\{(glue:text|cite:[a-z]+|eq|ref|doc|numref)\}`([^`]+)`")
 _ANCHOR = re.compile(r"^\([\w-]+\)=\n", re.M)
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:)[^)\s]+\)")
 _NUMBERED = re.compile(r"^\$\$[ \t]*\(([\w-]+)\)[ \t]*$", re.M)
@@ -79,8 +79,10 @@ def _value(text: str) -> Any:
 def _said(role: str, given: str, words: Words) -> str:
     if role == "eq":
         return f"({words.equations.get(given, '?')})"
+    if role in ("ref", "doc", "numref"):  # `words <target>`, or a target that speaks for itself
+        return given.partition(" <")[0].rpartition("/")[2]
     if role == "glue:text":
-        name, _, how = given.partition(":")
+        name, _, how = given.rpartition("::")[2].partition(":")
         return _formatted(words.quoted[name], how) if name in words.quoted else BLANK
     keys = [key.strip() for key in given.split(",")]
     known = [words.papers.get(key, (key, "")) for key in keys]

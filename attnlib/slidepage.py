@@ -53,8 +53,8 @@ h2 { font-size: 2.1rem; line-height: 1.15; letter-spacing: -.01em; margin: 0; }
   gap: .45rem 1.6rem; padding: 0; list-style: none; font-size: .88rem; line-height: 1.3; }
 .verdicts li { border-top: 2px solid var(--badge); padding-top: .25rem; }
 .verdicts .more { border: 0; color: var(--soft); grid-column: 1 / -1; padding: 0; }
-.slide.verdict .verdicts { flex: 1; min-height: 0; overflow-y: auto; font-size: 1.12rem; gap: 1rem 2.4rem; align-content: center;
-  grid-template-columns: 1fr 1fr; }
+.slide.verdict .verdicts { flex: 1; min-height: 0; overflow-y: auto; font-size: 1.12rem;
+  gap: 1rem 2.4rem; align-content: center; grid-template-columns: 1fr 1fr; }
 .verdicts b { color: var(--badge); } .verdicts span { color: var(--soft); }
 .levels { flex: 1; display: grid; grid-template-columns: repeat(3, 1fr); gap: 2rem; min-height: 0;
   align-content: center; }

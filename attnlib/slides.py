@@ -101,7 +101,8 @@ def deck(
 
 def pictures(cells: Sequence[Mapping[str, Any]], words: Words) -> list[Picture]:
     """Every drawn figure, in the order of the chapter."""
-    found, heading = [], ""
+    found: list[Picture] = []
+    heading = ""
     for cell in cells:
         if cell["cell_type"] == "markdown":
             headings = _HEADING.findall(plain_markdown("".join(cell["source"]), words))
