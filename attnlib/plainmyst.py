@@ -12,7 +12,7 @@ BLANK = "▢"
 """Stands where the book prints a number of its own run."""
 
 _ROLE = re.compile(r"\{(glue:text|cite:[a-z]+|eq|ref|doc|numref)\}`([^`]+)`")
-_ANCHOR = re.compile(r"^\([\w-]+\)=\n", re.M)
+_ANCHOR = re.compile(r"^\([\w-]+\)=(?:\n|\Z)", re.M)
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:)[^)\s]+\)")
 _NUMBERED = re.compile(r"^\$\$[ \t]*\(([\w-]+)\)[ \t]*$", re.M)
 _ADMONITION = re.compile(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,7 @@ def test_no_solution_is_left(name: str) -> None:
     assert len(solutions) == len(labels(name))
     for _, solution in solutions:
         for line in (line.strip() for line in solution.splitlines()):
-            if len(line) > 40:
+            if len(line) > 40 and not line.startswith(("from ", "import ")):
                 assert json.dumps(line, ensure_ascii=False)[1:-1] not in text, line
     assert "{solution}" not in text
 
@@ -140,7 +141,7 @@ def test_roles_and_directives_become_plain_words() -> None:
     words = Words(papers_of(BIB), {"mass": 1}, {"peak": 0.123, "head": "3-3"})
     text = (
         "(here)=\n## A\n\nBy {eq}`mass` {cite:t}`clark2019` and {cite:p}`jain2019` at [x](#here): "
-        "{glue:text}`peak:.2f` {glue:text}`a/b.ipynb::head` {glue:text}`gone`, {ref}`that <label>`.\n\n"
+        "{glue:text}`peak:.2f` {glue:text}`a/b.ipynb::head` {glue:text}`gone`, {ref}`that <x>`.\n\n"
         ":::{admonition} Mind\n:class: tip\n- one\n- two\n:::\n\n$$\na\n$$ (mass)\n"
     )
     said = plain_markdown(text, words)
@@ -227,7 +228,7 @@ def test_the_kit_is_complete() -> None:
 def test_the_workshop_fills_two_hours_without_a_gap() -> None:
     spans = [(int(a), int(b)) for a, b in re.findall(r"^\| (\d+)–(\d+) \|", page("workshop"), re.M)]
     assert spans[0][0] == 0 and spans[-1][1] == 120
-    assert all(one[1] == two[0] for one, two in zip(spans, spans[1:], strict=False))
+    assert all(one[1] == two[0] for one, two in pairwise(spans))
 
 
 def test_sessions_of_the_syllabus_fill_ninety_minutes() -> None:
@@ -243,7 +244,7 @@ def test_commands_and_labels_on_the_pages_exist(path: Path) -> None:
     known = {command.callback.__name__ for command in app.registered_commands if command.callback}
     for command in re.findall(r"(?:\$ |`)attnlib (\w+)", text):
         assert command in known, command
-    named = {label for label in re.findall(r"\{ref\}`([\w-]+)`", text)}
+    named = set(re.findall(r"\{ref\}`([\w-]+)`", text))
     assert named <= set(catalogue())
     for label in re.findall(r'check\("([\w-]+)"', text):
         assert exercises.exercise(label)
