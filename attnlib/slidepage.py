@@ -45,9 +45,10 @@ h2 { font-size: 2.1rem; line-height: 1.15; letter-spacing: -.01em; margin: 0; }
 .both { flex: 1; min-height: 0; display: flex; gap: 1.1rem; flex-direction: column; }
 .both.side { flex-direction: row; gap: 2.2rem; }
 .picture { flex: 1; min-height: 0; min-width: 0; margin: 0; display: flex; }
-.picture svg { width: 100% !important; max-width: none !important; height: 100%; }
-.picture.tall { overflow-y: auto; align-items: flex-start; }  /* thirty rows scroll */
-.picture.tall svg { width: min(100%, 62rem) !important; height: auto; margin: 0 auto; }
+.picture svg { width: 100% !important; max-width: none !important; height: 100%;
+  overflow: visible; }
+.picture.tall { overflow-y: auto; align-items: flex-start; scrollbar-width: thin; }
+.picture.tall svg { width: min(94%, 58rem) !important; height: auto; margin: 0 auto; }
 .side .verdicts { flex: 0 0 27%; align-content: center; grid-template-columns: 1fr; }
 .verdicts { display: grid; grid-template-columns: repeat(auto-fit, minmax(12.5rem, 1fr)); margin: 0;
   gap: .45rem 1.6rem; padding: 0; list-style: none; font-size: .88rem; line-height: 1.3; }
@@ -123,6 +124,11 @@ SCRIPT = """
     history.replaceState(null, '', `#${now + 1}`);
     scrollTo(0, 0);
   };
+  const scrolled = way => {  // a tall figure first shows its lower half
+    const tall = slides[now].querySelector('.picture.tall'), before = tall?.scrollTop;
+    tall?.scrollBy(0, way * tall.clientHeight * .7);
+    return tall && tall.scrollTop !== before;
+  };
   const notes = () => root.classList.toggle('with-notes');
   const theme = () => {
     store('theme', root.dataset.theme === 'dark' ? 'light' : 'dark');
@@ -131,8 +137,9 @@ SCRIPT = """
   const full = () => document.fullscreenElement ? document.exitFullscreen()
     : root.requestFullscreen?.().catch(() => {});
   const keys = {
-    ArrowRight: () => go(now + 1), ArrowDown: () => go(now + 1), PageDown: () => go(now + 1),
-    ArrowLeft: () => go(now - 1), ArrowUp: () => go(now - 1), PageUp: () => go(now - 1),
+    ArrowRight: () => go(now + 1), ArrowDown: () => scrolled(1) || go(now + 1),
+    ArrowLeft: () => go(now - 1), ArrowUp: () => scrolled(-1) || go(now - 1),
+    PageDown: () => go(now + 1), PageUp: () => go(now - 1),
     Home: () => go(0), End: () => go(slides.length - 1), n: notes, d: theme, f: full,
   };
   addEventListener('keydown', event => {

@@ -222,7 +222,7 @@ def _picture_slide(one: Picture) -> str:
     box = _BOX.search(one.svg)
     _, _, width, height = map(float, box[1].split()) if box else (0.0, 0.0, 16.0, 9.0)
     beside = "side" if width / height < 1.75 and one.verdicts else ""
-    tall = " tall" if width / height < 0.95 else ""
+    tall = " tall" if width / height < 1.1 else ""
     body = f'<div class="both {beside}"><figure class="picture{tall}">{one.svg}</figure>'
     body += f"{_verdict_list(one.verdicts)}</div>"
     notes = f"<p>{html.escape(one.caption)}</p>" if rest else ""

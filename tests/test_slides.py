@@ -182,6 +182,21 @@ def test_keys_turn_the_slides(page: Page, clark: Path) -> None:
 
 
 @pytest.mark.browser
+def test_a_tall_figure_scrolls_before_the_slide_turns(page: Page, clark: Path) -> None:
+    page.open(clark, width=1280, height=720)
+    tall = "[...document.querySelectorAll('.slide')].findIndex(s => s.querySelector('.tall')) + 1"
+    page.evaluate(f"location.hash = {tall}")
+    page.evaluate("new Promise(done => setTimeout(done, 100))")
+    before = page.evaluate(AT)
+    page.evaluate(KEY % "ArrowDown")
+    assert page.evaluate("document.querySelector('.slide.on .tall').scrollTop") > 0
+    assert page.evaluate(AT) == before
+    for _ in range(9):
+        page.evaluate(KEY % "ArrowDown")
+    assert page.evaluate(AT) != before
+
+
+@pytest.mark.browser
 def test_n_shows_the_notes_and_d_the_dark(page: Page, clark: Path) -> None:
     page.open(clark, width=1280, height=720)
     page.evaluate(KEY % "ArrowRight")
