@@ -125,7 +125,7 @@ def check(name: str, answer: Any) -> Feedback:
 
 @dataclass(frozen=True)
 class Remark:
-    """What the check says of one part: right, wrong (with a hint) or open."""
+    """What the check says of one part: right, wrong (with a hint) or open (with what it asks)."""
 
     part: str
     state: str
@@ -198,7 +198,7 @@ def _by_part(found: Exercise, answer: Any) -> dict[str, Any] | str:
 def _remark(found: Exercise, part: Part, answer: Any) -> Remark:
     """Right, wrong or open; the first mistake that fits gives the hint."""
     if answer is ... or answer is None:
-        return Remark(part.name, "open")
+        return Remark(part.name, "open", part.asks)
     try:
         given = _settled(part, answer)
     except BadValue as error:
