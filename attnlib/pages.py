@@ -33,11 +33,17 @@ def exercise_table(chapter: str) -> str:
     """The exercises of a chapter by level, each with a link, its time and what it needs."""
     lines = ["| | exercise | label | minutes | needs |", "|---|---|---|--:|---|"]
     for level, name in LEVELS.items():
-        for one in of_chapter(chapter):
-            if one.level == level:
-                link = f"{{ref}}`{one.title} <{one.label}>`"
-                cells = (f"*{name}*", link, f"`{one.label}`", str(one.minutes), one.needs)
-                lines.append(f"| {' | '.join(cells)} |")
+        for number, one in enumerate(e for e in of_chapter(chapter) if e.level == level):
+            link = f"{{ref}}`{one.title} <{one.label}>`"
+            needs = "pencil" if one.needs == "paper and pencil" else one.needs
+            cells = (
+                "" if number else f"**{name}**",
+                link,
+                f"`{one.label}`",
+                str(one.minutes),
+                needs,
+            )
+            lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
