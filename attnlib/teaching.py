@@ -42,10 +42,8 @@ def teach(
         written.append(write_student_copy(notebook_path(name), bibliography, target))
         say(f"{name}: student copy in {target}")
         if name not in executed:
-            how = f"attnlib book {edition} --only {name}"
-            say(
-                f"{name}: no slides, since the {edition} edition has not run it. Run `{how}` first."
-            )
+            how = f"Run `attnlib book pocket --only {name}`, then teach with `--edition pocket`."
+            say(f"{name}: no slides, since the {edition} edition has not run it here. {how}")
             continue
         page = root / "book" / "teach" / f"{name}.md"
         target = out / "slides" / f"{name}.html"

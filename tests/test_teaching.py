@@ -201,7 +201,7 @@ def test_teach_says_what_it_cannot_do(run: Any, tmp_path: Path) -> None:
     assert code == 2 and "Did you mean 'clark2019'?" in err
     said: list[str] = []
     teaching.teach(["clark2019"], tmp_path, edition="paper", say=said.append)
-    assert "no slides" in said[1] and "attnlib book paper --only clark2019" in said[1]
+    assert "no slides" in said[1] and "attnlib book pocket --only clark2019" in said[1]
 
 
 # The pages
