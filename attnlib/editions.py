@@ -55,7 +55,7 @@ _BUILDERS = frozenset(
     {
         *("cli.py", "editions.py", "ledger.py", "pages.py", "site.py", "vendor.py"),
         *("answerseals.py", "exercises.py", "exercises.toml", "plainmyst.py", "students.py"),
-        *("slidepage.py", "slides.py", "teaching.py"),
+        *("slidepage.py", "slidesource.py", "slides.py", "teaching.py"),
     }
 )
 _LARGEST_PUBLISHED = 3_000_000

@@ -6,7 +6,6 @@ import html
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,47 +15,19 @@ from attnlib.pagetables import BADGES
 from attnlib.papers import LEDGER
 from attnlib.plainmyst import Words, papers_of, plain_markdown, quoted_numbers
 from attnlib.slidepage import page
+from attnlib.slidesource import HEADING, Picture, Verdict, discussion, one_line, pictures
 
 LONGEST_AFTER = 330  # letters of the paragraph that follows what the paper asked
 MOST_VERDICTS = 4  # beneath a figure; the others stand in the notes
 MOST_FAILED = 6
 LONGEST_LEAD = 130  # letters of a sentence that a slide shows as it is
 
-_FIGURE = re.compile(r'<figure class="attn-figure">(.*?)</figure>', re.S)
-_NAMED = re.compile(r'<p class="attn-name">([^<]*)</p>\s*$')
-_CAPTION = re.compile(r"<figcaption>(.*?)</figcaption>", re.S)
-_ROW = re.compile(r'<tr><th data-name="claim">(.*?)</tr>', re.S)
-_CELL = re.compile(r'<td data-name="([^"]+)">(.*?)</td>', re.S)
-_QUIET = re.compile(r' <span class="quiet">.*?</span>', re.S)
-_HEADING = re.compile(r"^(#{1,4})\s+(.*)$", re.M)
 _WHERE = re.compile(r"\s*\(((?:Sec|Fig|Table|Tables|Eq)[^)]*)\)\s*$")
 _BOX = re.compile(r'viewBox="([^"]+)"')
 
 
 class SlidesError(AttnlibError):
     """A notebook of which no slides can be made."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """One row of a table of claims, as a slide can say it."""
-
-    where: str
-    phenomenon: str
-    verdict: str
-    paper: str = ""
-    ours: str = ""
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A figure with the heading it stands under."""
-
-    heading: str
-    name: str
-    svg: str
-    caption: str
-    verdicts: tuple[Verdict, ...] = field(default=())
 
 
 def write_slides(
@@ -85,7 +56,7 @@ def deck(
     """The slides of a chapter as one page."""
     words = Words(papers, quoted=quoted_numbers(cells))
     title = plain_markdown("".join(cells[0]["source"]), words)
-    heading = _HEADING.search(title)
+    heading = HEADING.search(title)
     if heading is None:
         raise SlidesError(f"{chapter} does not begin with a heading; expected `# Title`.")
     outputs = [one for cell in cells for one in cell.get("outputs", [])]
@@ -99,59 +70,9 @@ def deck(
     return page(heading[2], slides)
 
 
-def pictures(cells: Sequence[Mapping[str, Any]], words: Words) -> list[Picture]:
-    """Every drawn figure, in the order of the chapter."""
-    found: list[Picture] = []
-    heading = ""
-    for cell in cells:
-        if cell["cell_type"] == "markdown":
-            headings = _HEADING.findall(plain_markdown("".join(cell["source"]), words))
-            heading = headings[-1][1] if headings else heading
-        for output in cell.get("outputs", []):
-            text = "".join(output.get("data", {}).get("text/html", ""))
-            found += _pictures_of(text, heading)
-    return found
-
-
-def discussion(teaching: str) -> list[tuple[str, str]]:
-    """(question, what a good answer notices) of a chapter's page for teachers."""
-    part = re.search(r"^## Discussion.*?\n(.*?)(?=^## |\Z)", teaching, re.M | re.S)
-    items = re.findall(
-        r"^\d+\. \*\*(.*?)\*\*(.*?)(?=^\d+\. |\Z)", part[1] if part else "", re.M | re.S
-    )
-    return [(_one_line(question), _one_line(told)) for question, told in items]
-
-
-def _pictures_of(text: str, heading: str) -> Iterator[Picture]:
-    verdicts, at = tuple(_verdicts(text)), 0
-    for found in _FIGURE.finditer(text):
-        named = _NAMED.search(text[at : found.start()])
-        caption = _CAPTION.search(found[1])
-        svg = found[1][: caption.start()] if caption else found[1]
-        told = html.unescape(caption[1]) if caption else ""
-        yield Picture(heading, named[1] if named else "", svg.strip(), told, verdicts)
-        at = found.end()
-
-
-def _verdicts(text: str) -> Iterator[Verdict]:
-    for row in _ROW.findall(text):
-        where, cells = _bare(_QUIET.sub("", row.partition("</th>")[0])), dict(_CELL.findall(row))
-        verdict = re.sub(r"<i\b.*?</i>", "", cells["verdict"])
-        paper, ours = _bare(_QUIET.sub("", cells["paper"])), _bare(cells["ours"])
-        yield Verdict(where, _bare(cells["phenomenon"]), _bare(verdict), paper, ours)
-
-
-def _bare(text: str) -> str:
-    return _one_line(html.unescape(re.sub(r"<[^>]+>", "", text)))
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
 def _inline(text: str) -> str:
     """Code, bold, italic and formulas of a line of markdown as HTML."""
-    shown = html.escape(_one_line(text), quote=False)
+    shown = html.escape(one_line(text), quote=False)
     shown = re.sub(r"`([^`]+)`", r"<code>\1</code>", shown)
     shown = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", shown)
     shown = re.sub(r"(?<![\w*])\*([^*]+)\*(?![\w*])", r"<i>\1</i>", shown)
@@ -177,7 +98,7 @@ def _points(items: Sequence[str]) -> str:
 
 
 def _items(text: str) -> list[str]:
-    return [_one_line(one) for one in re.findall(r"^- (.*?)(?=^- |^\s*$|\Z)", text, re.M | re.S)]
+    return [one_line(one) for one in re.findall(r"^- (.*?)(?=^- |^\s*$|\Z)", text, re.M | re.S)]
 
 
 def _title_slide(heading: str, text: str, rows: Sequence[Mapping[str, Any]]) -> str:
@@ -206,7 +127,7 @@ def _text_slides(text: str) -> Iterator[str]:
     """What the paper asked, and what one can do after the chapter: the lists of the first cell."""
     before, _, quoted = text.partition("\n> ")
     if _items(before):
-        after = _one_line(before.rpartition("\n- ")[2].partition("\n\n")[2].partition("\n\n")[0])
+        after = one_line(before.rpartition("\n- ")[2].partition("\n\n")[2].partition("\n\n")[0])
         said = 0 < len(after) < LONGEST_AFTER and not after.startswith("This chapter")
         under = f'<p class="lead">{_inline(after)}</p>' if said else ""
         yield _slide("text", _head("What the paper asked") + _points(_items(before)) + under)

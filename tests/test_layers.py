@@ -32,8 +32,8 @@ ORDER = (
     *("taskgrids", "taskrows", "layerchanges", "patternfigures", "patternconfusion"),
     *("results", "taskplans", "clark2019", "pande2021", "guan2020", "kovaleva2019", "chapter"),
     *("answerseals", "exercises", "plainmyst", "students"),
-    *("pages", "runs", "ledger", "slidepage", "slides", "vendor", "site", "editions"),
-    *("teaching", "cli"),
+    *("pages", "runs", "ledger", "slidepage", "slidesource", "slides"),
+    *("vendor", "site", "editions", "teaching", "cli"),
 )
 
 FREE = frozenset({"__init__", "__main__"})  # the package's front doors may show anything

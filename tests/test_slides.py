@@ -13,7 +13,8 @@ from chromium import Page, browser_or_skip
 from attnlib.papers import LEDGER
 from attnlib.plainmyst import Words
 from attnlib.site import external_loads
-from attnlib.slides import SlidesError, deck, discussion, pictures, write_slides
+from attnlib.slides import SlidesError, deck, write_slides
+from attnlib.slidesource import discussion, pictures
 
 ROOT = Path(__file__).parents[1]
 PUBLISHED = sorted((ROOT / "book" / "published").glob("*.ipynb"))
