@@ -26,6 +26,7 @@ from attnlib.editions import (
 from attnlib.errors import UnknownName, did_you_mean
 from attnlib.runs import run_notebook, versions
 from attnlib.site import build_site
+from attnlib.teaching import hand_out, teachable
 from attnlib.vendor import vendor
 
 Say = Callable[[str], None]
@@ -37,10 +38,12 @@ PUBLISHED = "standard"
 BUILDERS = frozenset(
     f"{name}.py"
     for name in (
-        *("editing", "ledger", "ledgerpage", "cards", "landing", "pages", "vendor", "site"),
-        *("editions", "building", "publishing", "rehearsal", "cli"),
+        *("ledger", "answerseals", "exercises", "plainmyst", "students", "teaching"),
+        *("slidepage", "slidesource", "slides", "editing", "editions"),
+        *("ledgerpage", "cards", "landing", "teachpages", "pages", "vendor", "site"),
+        *("building", "publishing", "rehearsal", "cli"),
     )
-)
+) | {"exercises.toml"}
 _KEPT_RUNS = 8  # of each notebook, so that going back to earlier parameters costs nothing
 
 
@@ -232,6 +235,9 @@ def build_pages(edition: Edition, executed: Mapping[str, Path], folder: Path, sa
             page = as_variant(_read(executed[chapter.page]), chapter.notebook, chapter.variant)
             files[f"notebooks/{chapter.page}.ipynb"] = json.dumps(page, ensure_ascii=False)
     files |= pages.generated(root, edition, executed)
+    handouts = folder / "handouts"
+    for path in hand_out(teachable(), executed, handouts):
+        files[f"_extra/handouts/{path.relative_to(handouts)}"] = path
     scripts = root / "_build" / "cache" / "vendored"
     have_scripts = scripts.is_dir() or _vendored(scripts, say)
     if have_scripts:

@@ -586,6 +586,20 @@ def ledger(
 
 
 @app.command()
+def teach(
+    chapters: Annotated[
+        list[str] | None, typer.Argument(help="Chapters such as clark2019; all if none is named.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("teaching"),
+    edition: Annotated[str, typer.Option(help="Whose figures the slides show.")] = "standard",
+) -> None:
+    """Write what a class needs: student copies of the notebooks, and slides."""
+    from attnlib.teaching import teach as written
+
+    written(chapters or [], out, edition=edition, say=console.print)
+
+
+@app.command()
 def bench(
     quick: Annotated[bool, typer.Option(help="Fewer rounds: a glance, not a verdict.")] = False,
     json: Json = False,

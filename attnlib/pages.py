@@ -15,6 +15,7 @@ from attnlib.ledgerpage import ledger_page
 from attnlib.reader.page import page
 from attnlib.reader.stats import statistics
 from attnlib.stream import METRICS
+from attnlib.teachpages import exercise_counts, exercise_tables, handout_links
 
 
 def generated(root: Path, edition: Edition, executed: Mapping[str, Path]) -> dict[str, str]:
@@ -35,6 +36,8 @@ def generated(root: Path, edition: Edition, executed: Mapping[str, Path]) -> dic
         "book/build.md": cards.build_page(edition, executed),
         "book/cite.md": cards.cite_page(root),
         "book/changelog.md": (root / "CHANGELOG.md").read_text(encoding="utf-8"),
+        **exercise_tables(),
+        "book/_generated/handouts.md": handout_links(own),
     }
 
 
@@ -49,6 +52,7 @@ def numbers(edition: Edition, executed: Mapping[str, Path]) -> dict[str, Any]:
     flat |= {f"claims_{name.replace(' ', '_')}": n for name, n in totals(rows).items()}
     flat |= {"claims": len(rows), "papers": len({row["paper"] for row in rows})}
     flat["metrics"] = len(METRICS)
+    flat |= exercise_counts()
     return {key: f"{value:,}" for key, value in flat.items()}
 
 

@@ -32,7 +32,9 @@ ORDER = (
     *("ablationfigures", "ablationtables", "headeffects"),
     *("taskgrids", "taskrows", "layerchanges", "patternfigures", "patternconfusion"),
     *("results", "taskplans", "clark2019", "pande2021", "guan2020", "kovaleva2019", "chapter"),
-    *("runs", "ledger", "editing", "editions", "ledgerpage", "cards", "landing", "pages"),
+    *("runs", "ledger", "answerseals", "exercises", "plainmyst", "students"),
+    *("slidepage", "slidesource", "slides", "editing", "editions", "teaching"),
+    *("ledgerpage", "cards", "landing", "teachpages", "pages"),
     *("vendor", "site", "building", "publishing", "rehearsal", "cli"),
 )
 
