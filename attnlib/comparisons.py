@@ -208,17 +208,17 @@ def _relation_marks(panel: Axes, rows: pd.DataFrame, told: Mapping[str, Mapping[
 def _relation_columns(panel: Axes, rows: pd.DataFrame) -> None:
     """Head, direction and number of cases, written to the right of the axis."""
     side: Any = {"xycoords": panel.get_yaxis_transform(), "va": "center_baseline"}
-    side |= {"annotation_clip": False, "fontsize": 8}
-    for x, name, ha in ((1.03, "head", "left"), (1.12, "", "left"), (1.31, "n", "right")):
+    side |= {"annotation_clip": False, "fontsize": 7.5}
+    for x, name, ha in ((1.02, "head", "left"), (1.1, "", "left"), (1.28, "n", "right")):
         panel.annotate(name, (x, -0.95), ha=ha, alpha=0.65, **side)
     for place, (_, row) in enumerate(rows.iterrows()):
         if pd.isna(row["accuracy"]):
-            panel.annotate("not measured", (1.03, place), ha="left", alpha=0.65, **side)
+            panel.annotate("not measured", (1.02, place), ha="left", alpha=0.65, **side)
             continue
         arrow = str(row["direction"]).replace("->", "→")
-        panel.annotate(str(row["head"]), (1.03, place), ha="left", **side)
-        panel.annotate(arrow, (1.12, place), ha="left", alpha=0.75, **side)
-        panel.annotate(f"{int(row['n']):,}", (1.31, place), ha="right", alpha=0.75, **side)
+        panel.annotate(str(row["head"]), (1.02, place), ha="left", **side)
+        panel.annotate(arrow, (1.1, place), ha="left", alpha=0.75, **side)
+        panel.annotate(f"{int(row['n']):,}", (1.28, place), ha="right", alpha=0.75, **side)
 
 
 def _paper_words(value: Any, digits: int = 0, beside: str = "the paper") -> str:
