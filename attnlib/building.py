@@ -96,10 +96,8 @@ def build_published(say: Say = print) -> Path:
     for chapter in edition.chapters:
         path = root / "book" / "published" / f"{chapter.page}.ipynb"
         if not path.is_file():
-            raise UnknownName(
-                f"chapter '{chapter.page}' was not published. Run `attnlib book {PUBLISHED}` and "
-                "`attnlib publish` first."
-            )
+            say(f"{chapter.page}: not published, left out")
+            continue
         source, ran = (_read(one) for one in (notebook_path(chapter.notebook), path))
         renewed = with_prose_of(source, ran)
         if renewed is None:
@@ -108,6 +106,10 @@ def build_published(say: Say = print) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(json.dumps(renewed or ran, ensure_ascii=False), encoding="utf-8")
         executed[chapter.page] = target
+    if not executed:
+        raise UnknownName(
+            f"no chapter was published. Run `attnlib book {PUBLISHED}` and `attnlib publish` first."
+        )
     index = build_pages(edition, executed, folder, say)
     _tell(index, edition, executed, say)
     return index

@@ -1,0 +1,64 @@
+"""The published pages are built from executed chapters alone, with today's text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from attnlib import building
+from attnlib.building import build_published
+from attnlib.errors import UnknownName
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def laid_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    """What would be built, and nothing is: (page -> notebook) goes to the list."""
+    (tmp_path / "book" / "published").mkdir(parents=True)
+    seen: dict[str, Path] = {}
+
+    def pages(edition: object, executed: dict[str, Path], folder: Path, say: object) -> Path:
+        seen.update(executed)
+        return folder / "html" / "index.html"
+
+    monkeypatch.setattr(building, "project_root", lambda: tmp_path)
+    monkeypatch.setattr(building, "build_pages", pages)
+    seen["root"] = tmp_path
+    return seen
+
+
+def executed(name: str, **changes: str) -> str:
+    """A chapter as if it had been run, with other text than its source."""
+    book = json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))
+    book["cells"][0]["source"] = "# An old title"
+    for cell in book["cells"]:
+        if cell["cell_type"] == "code" and cell.get("id") in changes:
+            cell["source"] = changes[cell["id"]]
+    return json.dumps(book)
+
+
+def test_text_is_todays_and_what_was_not_published_is_left_out(laid_out: dict[str, Path]) -> None:
+    folder = laid_out.pop("root") / "book" / "published"
+    (folder / "first_look.ipynb").write_text(executed("first_look"), encoding="utf-8")
+    said: list[str] = []
+    build_published(said.append)
+    assert list(laid_out) == ["first_look"]
+    assert "An old title" not in laid_out["first_look"].read_text(encoding="utf-8")
+    assert "clark2019: not published, left out" in said
+
+
+def test_a_chapter_whose_code_has_changed_is_shown_as_it_was(laid_out: dict[str, Path]) -> None:
+    folder = laid_out.pop("root") / "book" / "published"
+    (folder / "first_look.ipynb").write_text(executed("first_look", grid="1 + 1"), encoding="utf-8")
+    said: list[str] = []
+    build_published(said.append)
+    assert "An old title" in laid_out["first_look"].read_text(encoding="utf-8")
+    assert any("first_look: its code has changed since it was run" in line for line in said)
+
+
+def test_nothing_published_is_one_sentence(laid_out: dict[str, Path]) -> None:
+    with pytest.raises(UnknownName, match="Run `attnlib book standard` and `attnlib publish`"):
+        build_published(lambda line: None)
