@@ -16,8 +16,8 @@ from attnlib.attention import Attention
 from attnlib.metric import Metric, Partial
 from attnlib.patterns import PATTERNS, pictures
 
-WIDTHS = (8, 8, 16, 16, 32, 32, 64, 64)
-"""Channels of the 8 convolutions; after every second the picture is halved."""
+GROWTH = (1, 1, 2, 2, 4, 4, 6, 6)
+"""Channels of the 8 convolutions, in units of the first; every second one halves the picture."""
 
 
 class PatternNet(nn.Module):
@@ -25,21 +25,23 @@ class PatternNet(nn.Module):
 
     The paper tells no more than that; each convolution is followed by a batch normalisation,
     without which so few pictures do not train so many layers.
+    width  channels of the first convolution
     """
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = 16) -> None:
         super().__init__()
         layers: list[nn.Module] = []
         before = 1
-        for place, width in enumerate(WIDTHS):
+        for place, times in enumerate(GROWTH):
+            channels = times * width
             layers += [
-                nn.Conv2d(before, width, 3, padding=1, bias=False),
-                nn.BatchNorm2d(width),
+                nn.Conv2d(before, channels, 3, padding=1, bias=False),
+                nn.BatchNorm2d(channels),
                 nn.ReLU(),
             ]
             if place % 2:
                 layers.append(nn.MaxPool2d(2))
-            before = width
+            before = channels
         self.body = nn.Sequential(*layers)
         self.out = nn.Linear(before, len(PATTERNS))
 
@@ -53,6 +55,7 @@ class Schooling:
     """How the network is trained; chosen before its scores were seen."""
 
     epochs: int = 40
+    width: int = 16
     batch_size: int = 32
     learning_rate: float = 2e-3
     weight_decay: float = 0.01
@@ -68,7 +71,7 @@ def schooled(
     how = schooling or Schooling()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(how.seed)
-        net = PatternNet().to(shades.device)
+        net = PatternNet(how.width).to(shades.device)
     counts = torch.bincount(labels, minlength=len(PATTERNS)).clamp_min(1)
     weight = (len(labels) / (len(PATTERNS) * counts)).to(shades.dtype)
     n_steps = how.epochs * -(-len(labels) // how.batch_size)

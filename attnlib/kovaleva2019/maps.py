@@ -182,6 +182,7 @@ def pattern_network(
     models: Sequence[str],
     labels: str,
     epochs: int = 40,
+    width: int = 16,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Found:
@@ -193,7 +194,7 @@ def pattern_network(
     """
     rows, shades, given, called = labelled_pictures(trains, encoder, recipes, models, progress)
     folds = [row.fold for row in rows]
-    schooling = Schooling(epochs=epochs, seed=seed)
+    schooling = Schooling(epochs, width, seed=seed)
     by_net = told_unseen(shades, given, folds, schooling)
     generator = torch.Generator().manual_seed(seed)
     dealt = given[torch.randperm(len(given), generator=generator)]
@@ -213,7 +214,9 @@ def pattern_network(
             "shuffled": names[by_chance],
         }
     )
-    return Found(table, _scores(table, seed), {"inputs": len(rows), "epochs": epochs})
+    return Found(
+        table, _scores(table, seed), {"inputs": len(rows), "epochs": epochs, "width": width}
+    )
 
 
 def _scores(table: pd.DataFrame, seed: int) -> dict[str, Finding]:
@@ -275,6 +278,7 @@ def pattern_counts(
     models: Sequence[str],
     labels: str,
     epochs: int = 40,
+    width: int = 16,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Found:
@@ -284,7 +288,7 @@ def pattern_counts(
     table    input, layer, and a column per pattern: how many heads of the layer have it
     """
     *trains, test = corpora
-    net = network(trains, encoder, recipes, models, Schooling(epochs=epochs, seed=seed))
+    net = network(trains, encoder, recipes, models, Schooling(epochs, width, seed=seed))
     train = dict(zip(recipes, trains, strict=True))[task]
     recipe = recipes[task]
     model = tuned_model(train, encoder=encoder, task=task, recipe=recipe, progress=progress)
