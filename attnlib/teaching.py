@@ -42,7 +42,8 @@ def teach(
             say(f"{name}: no slides, since the {edition} edition has not run it here. {how}")
     written = hand_out(chosen, executed, out)
     for path in written:
-        say(str(path))
+        kind = "slides" if path.suffix == ".html" else "student copy"
+        say(f"{path.stem}: {kind} in {path}")
     return written
 
 

@@ -37,9 +37,10 @@ def axe_source() -> str | None:
         return (Path(folder) / "axe.min.js").read_text(encoding="utf-8")
 
 
-def violations(page: Page, within: str = "article") -> list[str]:
+def violations(page: Page) -> list[str]:
     """A sentence for each thing in the open page that someone could not see, hear or press."""
     page.evaluate(f"{axe_source()}; null")
+    within = page.evaluate("['article', 'main', 'body'].find(t => document.querySelector(t))")
     options = {"runOnly": {"type": "rule", "values": RULES}, "resultTypes": ["violations"]}
     found: list[dict[str, Any]] = page.evaluate(
         f"axe.run({json.dumps(within)}, {json.dumps(options)}).then(r => r.violations)", 180

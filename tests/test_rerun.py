@@ -41,7 +41,7 @@ def test_the_examples_run(tmp_path: Path) -> None:
     for name, layers in (("my_first_look", 12), ("smaller_model", 6)):
         book = nbformat.read(tmp_path / f"{name}.ipynb", as_version=4)
         glued = [
-            output["data"]["text/plain"]
+            output["data"]["application/papermill.record/text/plain"]
             for cell in book.cells
             for output in cell.get("outputs", [])
             if "scrapbook" in output.get("metadata", {})

@@ -201,7 +201,7 @@ def test_teach_says_what_it_cannot_do(run: Any, tmp_path: Path) -> None:
     assert code == 2 and "Did you mean 'clark2019'?" in err
     said: list[str] = []
     teaching.teach(["clark2019"], tmp_path, edition="paper", say=said.append)
-    assert "no slides" in said[1] and "attnlib book pocket --only clark2019" in said[1]
+    assert "no slides" in said[0] and "attnlib book pocket --only clark2019" in said[0]
 
 
 # The pages
@@ -282,6 +282,7 @@ def lay_out(folder: Path) -> None:
     generated.mkdir()
     for name in NOTEBOOKS:
         (generated / f"exercises_{name}.md").write_text(teachpages.exercise_table(name))
+    (generated / "handouts.md").write_text(teachpages.handout_links(published))
     chapters = [f"notebooks/{name}" for name in NOTEBOOKS] + ["book/references"]
     chapters += [f"book/teach/{path.stem}" for path in sorted(TEACH.glob("*.md"))]
     entries = [{"file": name} for name in chapters if name != "book/teach/index"]
