@@ -23,6 +23,7 @@ _THEBE = re.compile(
     r'|<link[^>]*href="[^"]*sphinx-thebe[^"]*"[^>]*/?>\s*',
     re.S,
 )
+_NO_LIST = 'role="list" class="citation-list"'  # its entries are no list items for a screen reader
 _PRELOAD = re.compile(r'<link\b[^>]*\brel="preload"[^>]*>\s*')  # hints that fail from disk
 _ELSEWHERE = re.compile(r"^\s*(https?:)?//", re.I)
 _CSS_LOAD = re.compile(r"(?:url\(|@import)\s*['\"]?\s*((?:https?:)?//[^'\")\s;]+)", re.I)
@@ -64,6 +65,7 @@ def _publish(built: Path, out: Path) -> None:
     shutil.copytree(built, fresh, ignore=ignored)
     for page in fresh.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
+        text = text.replace(_NO_LIST, 'class="citation-list"')
         page.write_text(_PRELOAD.sub("", _THEBE.sub("", text)), encoding="utf-8")
     calls = external_loads(fresh)
     if calls:
