@@ -10,7 +10,7 @@ from typing import Any
 from attnlib import cards, coref, landing, reader
 from attnlib.corpora import load_corpus
 from attnlib.editions import Edition
-from attnlib.ledger import ledger_of, totals
+from attnlib.ledger import carried, ledger_of, totals
 from attnlib.ledgerpage import ledger_page
 from attnlib.reader.page import page
 from attnlib.reader.stats import statistics
@@ -24,7 +24,7 @@ def generated(root: Path, edition: Edition, executed: Mapping[str, Path]) -> dic
     executed  the pages of chapters -> their executed notebooks
     """
     own = _own(edition, executed)
-    rows = ledger_of(own.values(), edition.name) if _has_claims(own) else []
+    rows = _claims(edition, own)
     return {
         "book/reader_passages.md": page(reader.passages()),
         "book/_generated/reader_baselines.md": baselines_table(),
@@ -47,8 +47,7 @@ def numbers(edition: Edition, executed: Mapping[str, Path]) -> dict[str, Any]:
     flat = {f"reader_{key}": value for key, value in counts.items() if isinstance(value, int)}
     for group in ("mentions_by_type", "registers"):
         flat |= {f"reader_{name}": value for name, value in counts[group].items()}
-    own = _own(edition, executed)
-    rows = ledger_of(own.values(), edition.name) if _has_claims(own) else []
+    rows = _claims(edition, _own(edition, executed))
     flat |= {f"claims_{name.replace(' ', '_')}": n for name, n in totals(rows).items()}
     flat |= {"claims": len(rows), "papers": len({row["paper"] for row in rows})}
     flat["metrics"] = len(METRICS)
@@ -62,8 +61,10 @@ def _own(edition: Edition, executed: Mapping[str, Path]) -> dict[str, Path]:
     return {name: executed[name] for name in own if name in executed}
 
 
-def _has_claims(executed: Mapping[str, Path]) -> bool:
-    return any(name != "first_look" for name in executed)
+def _claims(edition: Edition, own: Mapping[str, Path]) -> list[dict[str, Any]]:
+    """The ledger of the executed chapters; empty where none of them has claims."""
+    has_claims = any(carried(path) for path in own.values())
+    return ledger_of(own.values(), edition.name) if has_claims else []
 
 
 def formulas() -> dict[str, str]:

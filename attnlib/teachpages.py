@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from attnlib.exercises import LEVELS, catalogue, of_chapter
+from attnlib.teaching import teachable
 
 
 def exercise_table(chapter: str) -> str:
@@ -27,13 +28,13 @@ def exercise_table(chapter: str) -> str:
 
 def exercise_tables() -> dict[str, str]:
     """The tables of all chapters, as parts of pages."""
-    return {f"book/_generated/exercises_{name}.md": exercise_table(name) for name in _chapters()}
+    return {f"book/_generated/exercises_{name}.md": exercise_table(name) for name in teachable()}
 
 
 def handout_links(executed: Collection[str]) -> str:
     """What can be had of every chapter beside its page: slides, and a copy for students."""
     lines = ["| chapter | slides | for students |", "|---|---|---|"]
-    for name in _chapters():
+    for name in teachable():
         deck = f"../../handouts/slides/{name}.html"
         copy = f"../../handouts/notebooks/{name}.ipynb"
         slides = f'<a href="{deck}">open</a>' if name in executed else "not run in this edition"
@@ -45,12 +46,8 @@ def handout_links(executed: Collection[str]) -> str:
 def exercise_counts() -> dict[str, int]:
     """How many exercises there are, and how many hours they take, in all and by chapter."""
     found = {"exercises": len(catalogue())}
-    for chapter in _chapters():
+    for chapter in teachable():
         own = of_chapter(chapter)
         found[f"exercises_{chapter}"] = len(own)
         found[f"exercise_hours_{chapter}"] = round(sum(one.minutes for one in own) / 60)
     return found
-
-
-def _chapters() -> list[str]:
-    return list(dict.fromkeys(one.chapter for one in catalogue().values()))
