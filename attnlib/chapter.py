@@ -55,6 +55,18 @@ class Chapter:
             return weights_digest(self._model)
         return file_digest(Path(self.encoder.source))
 
+    def sibling(self, *, paper: str | None = None, model: str | None = None) -> Chapter:
+        """A chapter on another paper or another model; what it runs is counted here, too.
+
+        Its findings are its own: a claim is judged by what was found for its paper and model.
+        """
+        key = self.paper.key if paper is None else paper
+        other = Chapter(key, model or self._model, seed=self.seed, device=self._device)
+        if model is None:
+            other.encoder = self.encoder
+        other.results = self.results
+        return other
+
     def corpus(self, name: str, limit: int | None = None, *, max_length: int = 128) -> Corpus:
         """A corpus by name, cut for the chapter's model and drawn by its seed."""
         tokenizer = self.encoder.tokenizer

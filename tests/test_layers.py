@@ -32,6 +32,7 @@ ORDER = (
     *("viewdata", "viewer", "liveview"),
     *("ablationfigures", "ablationtables", "headeffects"),
     *("taskgrids", "taskrows", "layerchanges", "patternfigures", "patternconfusion"),
+    "agreementfigures",
     *("results", "taskplans", "clark2019", "pande2021", "guan2020", "kovaleva2019"),
     *("agreement", "chapter"),
     *("runs", "ledger", "answerseals", "exercises", "plainmyst", "students"),

@@ -12,17 +12,43 @@ from attnlib.agreement.importance import (
     importance_agreement,
 )
 from attnlib.agreement.pairs import confusion_wall, label_agreement, question_agreement
+from attnlib.agreement.rows import (
+    MEASURE_NAMES,
+    SHORT,
+    agreement_quotes,
+    facts_of,
+    forecast_rows,
+    label_counts,
+    measure_table,
+    model_rows,
+    odd_rows,
+    question_rows,
+    reliability_rows,
+    stability_rows,
+)
 from attnlib.agreement.sightings import head_numbers, head_roles
 from attnlib.agreement.skills import best_relation, head_coreference, head_relations
 from attnlib.agreement.stability import TWIN, label_stability, model_agreement
 from attnlib.agreement.vocabularies import NAMES, head_labels
+from attnlib.clark2019 import divergences
+from attnlib.guan2020 import QUESTIONS, subjects
+from attnlib.kovaleva2019 import disabled_answers, labels_digest, map_cosines
+from attnlib.taskplans import over_tasks, task_plans
 
 __all__ = [
+    "MEASURE_NAMES",
     "NAMES",
+    "QUESTIONS",
+    "SHORT",
     "TWIN",
+    "agreement_quotes",
     "best_relation",
     "confusion_wall",
+    "disabled_answers",
+    "divergences",
     "effect_reliability",
+    "facts_of",
+    "forecast_rows",
     "forecasts",
     "head_coreference",
     "head_gradients",
@@ -33,9 +59,21 @@ __all__ = [
     "head_roles",
     "importance_agreement",
     "label_agreement",
+    "label_counts",
     "label_stability",
+    "labels_digest",
+    "map_cosines",
+    "measure_table",
     "model_agreement",
+    "model_rows",
+    "odd_rows",
+    "over_tasks",
     "question_agreement",
     "question_effects",
+    "question_rows",
+    "reliability_rows",
+    "stability_rows",
+    "subjects",
     "task_effects",
+    "task_plans",
 ]

@@ -1,0 +1,142 @@
+"""Tables of the experiments in the shape that figures and texts of the chapter ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from attnlib.agreement.importance import MEASURES, TARGETS
+from attnlib.agreement.vocabularies import ASKED, NAMES
+from attnlib.results import Found
+
+SHORT = {"clark": "Clark", "rule": "Kovaleva (rule)", "network": "Kovaleva (network)"}
+SHORT |= {"guan": "Guan", "pande": "Pande"}
+MEASURE_NAMES = {
+    "cost": "points lost",
+    "influence": "answers changed",
+    "questions": "questions",
+    "gradient": "gradient",
+    "change": "change by tuning",
+    "relations": "best relation",
+    "coreference": "antecedents",
+    "roles": "roles",
+}
+TARGET_NAMES = {"cost": "points lost", "influence": "answers changed", "questions": "questions"}
+BASELINE = "layer and entropy"
+
+
+def question_rows(found: Found) -> pd.DataFrame:
+    """Kappas as `labelled_scores` draws them: a panel per question, a row per pair."""
+    table = found.table
+    names = [f"{SHORT[row.one]} – {SHORT[row.other]}" for row in table.itertuples()]
+    return table.assign(label=names, group=table["question"].map(ASKED), value=table["kappa"])
+
+
+def forecast_rows(found: Found) -> tuple[pd.DataFrame, dict[tuple[str, str], float]]:
+    """Shares foretold as `labelled_scores` draws them, and the baseline to stand beside each."""
+    table = found.table.assign(
+        group=found.table["target"].map(TARGET_NAMES), value=found.table["r2"]
+    )
+    base = table[table["design"] == "baseline"].set_index("group")["r2"]
+    rest = table[table["design"] != "baseline"]
+    labels = [f"{SHORT[row.design]}, {row.form}" for row in rest.itertuples()]
+    rows = rest.assign(label=labels)
+    beside = {
+        (label, group): float(base[group])
+        for label, group in zip(rows["label"], rows["group"], strict=True)
+    }
+    return rows, beside
+
+
+def reliability_rows(found: Found, task_name: Any) -> pd.DataFrame:
+    """Reliabilities as `labelled_scores` draws them; they have no interval of their own."""
+    long = found.table.melt("task", var_name="measure")
+    return long.assign(
+        label=long["task"].map(task_name),
+        group=long["measure"].map({"cost": "points lost", "influence": "answers changed"}),
+        low=long["value"],
+        high=long["value"],
+    )
+
+
+def stability_rows(found: Found) -> pd.DataFrame:
+    """Kappas of a vocabulary with itself: a panel per model and kind, a row per vocabulary."""
+    table = found.table
+    worst = table.loc[table.groupby(["model", "vocabulary", "over"], sort=False)["kappa"].idxmin()]
+    worst = worst.sort_index()
+    group = [f"{row.model}: {_over(row)}" for row in worst.itertuples()]
+    return worst.assign(label=worst["vocabulary"].map(SHORT), group=group, value=worst["kappa"])
+
+
+def _over(row: Any) -> str:
+    return "other inputs" if row.over == "inputs" else "other texts"
+
+
+def model_rows(found: Found) -> pd.DataFrame:
+    """Information shared by pairs of papers: a panel per model."""
+    table = found.table
+    names = [f"{SHORT[row.one]} – {SHORT[row.other]}" for row in table.itertuples()]
+    return table.assign(label=names, value=table["ami"])
+
+
+def odd_rows(wall: pd.DataFrame, n: int = 8) -> pd.DataFrame:
+    """The contradictions with the most heads, in words."""
+    odd = wall[wall["odd"] & (wall["n"] > 0)].nlargest(n, "n")
+    return pd.DataFrame(
+        {
+            "one paper says": [f"{SHORT[row.one]}: {row.row}" for row in odd.itertuples()],
+            "another says": [f"{SHORT[row.other]}: {row.column}" for row in odd.itertuples()],
+            "heads": odd["n"].to_list(),
+            "by chance": odd["expected"].round(1).to_list(),
+            "which": [_first(row.heads) for row in odd.itertuples()],
+        }
+    )
+
+
+def _first(heads: str, n: int = 6) -> str:
+    named = heads.split()
+    return ", ".join(named[:n]) + (" …" if len(named) > n else "")
+
+
+def label_counts(labels: pd.DataFrame) -> pd.DataFrame:
+    """How many heads have each label, one line per vocabulary."""
+    rows = []
+    for name, part in labels.groupby("vocabulary", sort=False):
+        counts = part["label"].value_counts()
+        told = ", ".join(f"{label} {n}" for label, n in counts.items())
+        rows.append({"vocabulary": NAMES[str(name)], "heads by label": told})
+    return pd.DataFrame(rows).set_index("vocabulary")
+
+
+def agreement_quotes(
+    labels: pd.DataFrame, pairs: Found, forecast: Found, reliable: Found
+) -> dict[str, Any]:
+    """What the text of the chapter quotes."""
+    clark = labels[labels["vocabulary"] == "clark"]["label"]
+    table = forecast.table
+    best = {}
+    for target in TARGETS:
+        own = table[(table["target"] == target) & (table["design"] != "baseline")]
+        row = own.loc[own["r2"].idxmax()]
+        best[f"best_{target}"] = f"{SHORT[row['design']]} ({row['form']})"
+        best[f"r2_{target}"] = float(row["r2"])
+    return {
+        "clark_other": int((clark == "other").sum()),
+        "n_heads": len(clark),
+        "n_pairs": len(pairs.table),
+        "n_tasks": len(reliable.table),
+        **best,
+    }
+
+
+def measure_table() -> pd.DataFrame:
+    """What each measure of importance is."""
+    rows = [{"measure": MEASURE_NAMES[key], "is": text} for key, text in MEASURES.items()]
+    return pd.DataFrame(rows).set_index("measure")
+
+
+def facts_of(found: Mapping[str, Found]) -> dict[str, dict[str, Any]]:
+    """The facts of several results, by their names."""
+    return {name: dict(one.facts) for name, one in found.items()}

@@ -1,0 +1,197 @@
+"""Squares of numbers: how far vocabularies and measures of importance agree, and who calls whom."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap, Normalize, to_hex
+from matplotlib.figure import Figure
+
+from attnlib import style
+from attnlib.drawing import Drawing, need
+from attnlib.errors import BadValue
+from attnlib.taskgrids import ink_on
+
+CELL = 0.62
+FEW = 3
+"""Heads that a surprising cell names."""
+
+
+def agreement_square(
+    table: pd.DataFrame,
+    value: str,
+    *,
+    names: Mapping[str, str],
+    what: str,
+    above: str | None = None,
+    above_what: str = "",
+    sure: str | None = None,
+    diverging: bool = False,
+    caption: str | None = None,
+) -> Drawing:
+    """One cell for every two of some things, below the diagonal; above it another number.
+
+    table  one, other, `value`, perhaps `above`, and `sure`: a q-value; at 0.05 or more a number
+           is drawn faintly
+    names  what the things are called, in the order to show
+    """
+    need(table, "one", "other", value, *[name for name in (above, sure) if name])
+    keys = [key for key in names if key in {*table["one"], *table["other"]}]
+    place = {key: number for number, key in enumerate(keys)}
+    n = len(keys)
+    grid, faint = np.full((n, n), np.nan), np.zeros((n, n), bool)
+    for row in table.to_dict("records"):
+        if row["one"] not in place or row["other"] not in place:
+            continue
+        low, high = sorted((place[row["one"]], place[row["other"]]))
+        grid[high, low] = row[value]
+        faint[high, low] = sure is not None and not row[sure] < 0.05
+        if above is not None:
+            grid[low, high] = row[above]
+    if np.isnan(grid).all():
+        raise BadValue(f"the column {value} has no number; there is nothing to draw.")
+    largest = float(np.nanmax(np.abs(grid))) or 1.0
+    colours: Colormap = style.DIVERGING if diverging else style.SEQUENTIAL
+    scale = Normalize(-largest if diverging else min(0.0, float(np.nanmin(grid))), largest)
+    with style.drawing():
+        side = 0.5 + CELL * n
+        figure = Figure(figsize=(min(style.WIDTHS["wide"], 2.1 + side), side), layout="constrained")
+        panel = figure.subplots()
+        edges = np.arange(n + 1) - 0.5
+        panel.pcolormesh(edges, edges, grid, cmap=colours, norm=scale, ec="white", lw=1.0)
+        for (y, x), number in np.ndenumerate(grid):
+            if not math.isnan(number):
+                ink: Any = {"color": ink_on(to_hex(colours(scale(number))))}
+                look = {"alpha": 0.55, "style": "italic"} if faint[y, x] else {}
+                panel.text(
+                    x, y, _number(number), ha="center", va="center", fontsize=9, **ink, **look
+                )
+        _square_axis(panel, [names[key] for key in keys])
+    pairs = [
+        (float(grid[y, x]), names[keys[x]], names[keys[y]])
+        for y in range(n)
+        for x in range(y)
+        if not math.isnan(grid[y, x])
+    ]
+    most, least = max(pairs), min(pairs)
+    upper = f" Above the diagonal: {above_what}." if above else ""
+    weak = " Faint numbers do not survive control of false discoveries." if sure else ""
+    text = (
+        f"{what[:1].upper()}{what[1:]}.{upper}{weak} Most alike: {most[1]} and {most[2]} "
+        f"({most[0]:.2f}); least: {least[1]} and {least[2]} ({least[0]:.2f})."
+    )
+    spoken = "; ".join(f"{one} and {other} {number:.2f}" for number, one, other in pairs)
+    return Drawing(figure, caption or text, f"A square of numbers. {spoken}.", table)
+
+
+def _square_axis(panel: Axes, names: Sequence[str]) -> None:
+    n = len(names)
+    panel.set_yticks(range(n), names)
+    panel.set_xticks(range(n), names, rotation=38, ha="right", rotation_mode="anchor")
+    panel.set_ylim(n - 0.5, -0.5)
+    panel.set_aspect("equal")
+    panel.tick_params(length=0, labelsize=8.5)
+    panel.spines[:].set_visible(False)
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}".replace("-", "−")
+
+
+def crossed_labels(
+    table: pd.DataFrame,
+    one: str,
+    other: str,
+    *,
+    names: Mapping[str, str],
+    least: int = 2,
+    caption: str | None = None,
+) -> Drawing:
+    """Heads by their labels in two vocabularies; cells where the two contradict are framed.
+
+    table  of `confusion_wall`: one, other, row, column, n, expected, heads, odd
+    least  rows and columns with fewer heads are left out
+    """
+    need(table, "one", "other", "row", "column", "n", "expected", "heads", "odd")
+    part = table[(table["one"] == one) & (table["other"] == other)]
+    if part.empty:
+        raise BadValue(f"the table has no pair {one} and {other}.")
+    sums = {side: part.groupby(side)["n"].sum().sort_values(ascending=False) for side in SIDES}
+    rows, columns = (
+        [label for label, n in sums[side].items() if n >= least] or list(sums[side].index[:1])
+        for side in SIDES
+    )
+    cells = part.set_index(["row", "column"])
+    ratio = np.array([[_ratio(cells.loc[(row, column)]) for column in columns] for row in rows])
+    with style.drawing():
+        size = (style.WIDTHS["wide"], 1.5 + 0.52 * len(rows))
+        figure = Figure(figsize=size, layout="constrained")
+        panel = figure.subplots()
+        scale = Normalize(-2, 2)
+        across, down = (np.arange(n + 1) - 0.5 for n in (len(columns), len(rows)))
+        panel.pcolormesh(across, down, ratio, cmap=style.DIVERGING, norm=scale, ec="white", lw=1.0)
+        for y, row in enumerate(rows):
+            for x, column in enumerate(columns):
+                _crossed_cell(panel, x, y, cells.loc[(row, column)], scale(ratio[y, x]))
+        panel.set_yticks(range(len(rows)), rows)
+        panel.set_xticks(
+            range(len(columns)), [_wrapped(name) for name in columns], rotation=0, fontsize=7.5
+        )
+        panel.set(ylabel=names[one], xlabel=names[other])
+        panel.set_ylim(len(rows) - 0.5, -0.5)
+        panel.tick_params(length=0)
+        panel.spines[:].set_visible(False)
+    odd = part[part["odd"] & (part["n"] > 0)].nlargest(3, "n")
+    told = "; ".join(
+        f"{row.n} {'head is' if row.n == 1 else 'heads are'} {row.row} and {row.column} "
+        f"({_few(row.heads)})"
+        for row in odd.itertuples()
+    )
+    text = (
+        f"Heads by {names[one]} (rows) and {names[other]} (columns). Orange: more heads than by "
+        f"chance, blue: fewer; framed: labels that contradict each other. "
+        + (f"Largest contradictions: {told}." if told else "None contradict.")
+    )
+    return Drawing(figure, caption or text, f"A table of counts. {text}", part)
+
+
+SIDES = ("row", "column")
+
+
+def _ratio(cell: Any) -> float:
+    """Twofold steps between the heads there are and those by chance, half a head added to each."""
+    return float(np.log2((cell["n"] + 0.5) / (cell["expected"] + 0.5)))
+
+
+def _crossed_cell(panel: Axes, x: int, y: int, cell: Any, shade: float) -> None:
+    if not cell["n"]:
+        return
+    ink: Any = {"color": ink_on(to_hex(style.DIVERGING(shade))), "ha": "center", "va": "center"}
+    few = cell["odd"] and cell["n"] <= FEW
+    panel.text(x, y - (0.13 if few else 0), str(cell["n"]), fontsize=9, **ink)
+    if few:
+        panel.text(x, y + 0.24, _few(cell["heads"]), fontsize=6.3, **ink)
+    if cell["odd"]:
+        frame: Any = {"fill": False, "ec": style.INK, "lw": 1.3}
+        panel.add_patch(_rectangle(x, y, **frame))
+
+
+def _rectangle(x: int, y: int, **look: Any) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((x - 0.46, y - 0.45), 0.92, 0.9, **look)
+
+
+def _few(heads: str) -> str:
+    named = heads.split()
+    more = f" and {len(named) - FEW} more" if len(named) > FEW else ""
+    return ", ".join(named[:FEW]) + more
+
+
+def _wrapped(name: str) -> str:
+    return name.replace("+", "+\n")
