@@ -67,7 +67,7 @@ def agreement_square(
         for (y, x), number in np.ndenumerate(grid):
             if not math.isnan(number):
                 ink: Any = {"color": ink_on(to_hex(colours(scale(number))))}
-                look = {"alpha": 0.55, "style": "italic"} if faint[y, x] else {}
+                look: Any = {"alpha": 0.55, "style": "italic"} if faint[y, x] else {}
                 panel.text(
                     x, y, _number(number), ha="center", va="center", fontsize=9, **ink, **look
                 )

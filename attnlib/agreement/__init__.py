@@ -12,6 +12,7 @@ from attnlib.agreement.importance import (
     importance_agreement,
 )
 from attnlib.agreement.pairs import confusion_wall, label_agreement, question_agreement
+from attnlib.agreement.plainwords import plain_words
 from attnlib.agreement.rows import (
     MEASURE_NAMES,
     SHORT,
@@ -68,6 +69,7 @@ __all__ = [
     "model_rows",
     "odd_rows",
     "over_tasks",
+    "plain_words",
     "question_agreement",
     "question_effects",
     "question_rows",

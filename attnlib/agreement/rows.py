@@ -116,7 +116,7 @@ def agreement_quotes(
     """What the text of the chapter quotes."""
     clark = labels[labels["vocabulary"] == "clark"]["label"]
     table = forecast.table
-    best = {}
+    best: dict[str, Any] = {}
     for target in TARGETS:
         own = table[(table["target"] == target) & (table["design"] != "baseline")]
         row = own.loc[own["r2"].idxmax()]
