@@ -19,7 +19,7 @@ VALUES = DESIGN[:, 0] + 0.3 * DRAW.normal(size=48)
 def by_sklearn(design: np.ndarray, values: np.ndarray) -> np.ndarray:
     found = np.empty(len(values))
     for layer in np.unique(LAYERS):
-        out = LAYERS == layer
+        out = layer == LAYERS
         scaler = StandardScaler().fit(design[~out])
         ridge = Ridge(alpha=PENALTY).fit(scaler.transform(design[~out]), values[~out])
         found[out] = ridge.predict(scaler.transform(design[out]))
@@ -32,7 +32,7 @@ def test_predictions_are_those_of_a_ridge_on_other_layers() -> None:
 
 def test_the_share_foretold_is_that_of_the_formula() -> None:
     told = by_sklearn(DESIGN, VALUES)
-    mean = np.array([VALUES[LAYERS != layer].mean() for layer in LAYERS])
+    mean = np.array([VALUES[layer != LAYERS].mean() for layer in LAYERS])
     r2 = 1 - ((VALUES - told) ** 2).sum() / ((VALUES - mean) ** 2).sum()
     found = forecast(DESIGN, VALUES, LAYERS)
     assert found.r2 == pytest.approx(r2) and found.low < found.r2 < found.high

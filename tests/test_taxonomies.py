@@ -1,4 +1,4 @@
-"""Agreement of two sortings against loops written from the formulas, closed forms and wrong kernels."""
+"""Agreement of two sortings: loops from the formulas, closed forms, wrong kernels."""
 
 from __future__ import annotations
 
