@@ -1,5 +1,8 @@
 // The atlas of heads: the grid, its colours, the search, and the card of the opened head. Each
 // fragment brings this script along, and it wakes every atlas that sleeps: no id has to be unique.
+const MOST_FOUND = 24;    // heads that a search lists; the grid shows them all
+const MOST_CLASSES = 12;  // classes that the legend names
+
 const wakeAtlas = figure => {
   figure.dataset.awake = '';
   const root = figure.querySelector('.root');
@@ -19,8 +22,9 @@ const wakeAtlas = figure => {
     fact.place = place;
     fact.lines = Object.fromEntries(['text', 'interval', 'note', 'detail'].map(part =>
       [part, fact[part].split('\n')]));
-    fact.told = head => `${fact.name}${fact.kind === 'flag' ? '' : ` ${fact.lines.text[head]}`}` +
-      (fact.lines.note[head] ? ` (${fact.lines.note[head]})` : '');
+    fact.told = head => fact.kind === 'flag' ? `${fact.group}: ${fact.name}` :
+      `${fact.name} ${fact.lines.text[head]}` +
+      (fact.lines.note[head] ? ` (${short(fact.lines.note[head], 60)})` : '');
   });
   const search = searcher(d), LIKENESS = d.facts.length;  // one colour more: distance to this head
   const state = {head: d.open, by: d.by, hits: null};
@@ -135,13 +139,15 @@ const wakeAtlas = figure => {
   };
   const key = () => {
     const fact = d.facts[state.by];
-    if (fact?.kind === 'class') return fact.classes.map(({name, hue, mark}, i) => {
-      const one = el('button', {type: 'button', title: `find these heads`, style: `--hue:${hue}`},
+    if (fact?.kind === 'class') return fact.classes.slice(0, MOST_CLASSES).map(({name, hue, mark},
+        i) => {
+      const one = el('button', {type: 'button', title: 'find these heads', style: `--hue:${hue}`},
         el('i', {'aria-hidden': 'true'}, mark), name, ' ', el('b', {},
         String(fact.shade.filter(shade => shade === i).length)));
       one.addEventListener('click', () => { box.value = name; find(); });
       return one;
-    });
+    }).concat(fact.classes.length > MOST_CLASSES ? [el('span', {class: 'fine'},
+      `and ${fact.classes.length - MOST_CLASSES} more`)] : []);
     if (fact?.kind === 'flag') return [el('span', {class: 'flag', style: `--hue:${fact.hue}`},
       el('i', {'aria-hidden': 'true'}, '✓'), 'yes ', el('b', {},
       String(fact.shade.filter(Boolean).length)))];
@@ -152,7 +158,7 @@ const wakeAtlas = figure => {
       ...ends.map(text => el('span', {}, text)))];
   };
   const paint = () => {
-    const hits = state.hits && new Set(state.hits.map(({head}) => head)), fact = d.facts[state.by];
+    const hits = state.hits?.length && new Set(state.hits.map(({head}) => head)), fact = d.facts[state.by];
     looks().forEach(({hue, strength, mark, told}, head) => {
       const cell = cells[head], chosen = head === state.head;
       cell.style.setProperty('--hue', hue ?? 'transparent');
@@ -173,11 +179,10 @@ const wakeAtlas = figure => {
 
   // Search
 
-  const MOST = 24;
   const find = () => {
     state.hits = search(box.value);
     const {hits} = state, shown = hits ?? [];
-    results.replaceChildren(...shown.slice(0, MOST).map(({head, why}) => {
+    results.replaceChildren(...shown.slice(0, MOST_FOUND).map(({head, why}) => {
       const one = el('button', {type: 'button', 'data-head': d.name(head)}, el('b', {},
         d.name(head)), el('span', {}, why.slice(0, 2).join('; ')));
       one.addEventListener('click', () => act.open(head, true));
@@ -185,7 +190,8 @@ const wakeAtlas = figure => {
     }));
     results.hidden = !shown.length;
     status.textContent = hits === null ? '' : hits.length ? `${hits.length} ` +
-      `${hits.length === 1 ? 'head' : 'heads'}${hits.length > MOST ? `, the first ${MOST}` : ''}` +
+      `${hits.length === 1 ? 'head' : 'heads'}${hits.length > MOST_FOUND ?
+      `, the first ${MOST_FOUND}` : ''}` +
       ', best first' : 'No head is known by that. Try a relation (dobj, articles), a type ' +
       '(vertical), a role (delimiter), or a name (8-10).';
     paint();

@@ -9,7 +9,7 @@ const barOf = (fact, head) => {  // the value on its scale, with its interval
   if (fact.diverging) bar.append(el('i', {class: 'zero'}), el('i', {class: 'fill',
     style: place(Math.min(at, 500), Math.max(at, 500))}));
   if (from !== null && to !== null) bar.append(el('i', {class: 'range', style: place(from, to)}));
-  bar.append(el('i', {class: 'dot', style: `left:${at / 10}%`}));
+  if (!fact.diverging) bar.append(el('i', {class: 'dot', style: `left:${at / 10}%`}));
   return bar;
 };
 
@@ -65,7 +65,7 @@ const portraitOf = (d, head) => {
       'text-anchor': 'middle', fill: 'currentColor'}, signed(offset)));
   });
   svg.append(shape('path', {d: `M0 ${y(0)}H${width}`, stroke: 'currentColor', 'stroke-opacity': .4}),
-    shape('text', {x: middle((peak + .5) * step), y: y(row[peak]) - 4, 'text-anchor': 'middle',
+    shape('text', {x: middle((peak + .5) * step), y: y(Math.max(row[peak], d.average[peak])) - 4, 'text-anchor': 'middle',
       'font-weight': 600, fill: 'currentColor'}, (row[peak] / 1e4).toFixed(2)),
     ...[[0, 'start', '← tokens before'], [width, 'end', 'tokens after →']].map(([x, anchor, text]) =>
       shape('text', {x, y: height - 3, 'text-anchor': anchor, fill: 'currentColor'}, text)));
@@ -175,10 +175,11 @@ const examplesOf = (d, sheets) => {
 
 const factGroups = (d, head, act) => {
   const groups = [...new Set(d.facts.map(fact => fact.group))];
-  return groups.map(group => {
+  return [el('p', {class: 'fine'}, 'The dark line is the 95% interval, the grey band holds the middle ' +
+    'half of all heads. Open a line to see how it is measured.'), ...groups.map(group => {
     const facts = d.facts.filter(fact => fact.group === group);
     return el('section', {class: 'group'}, el('h3', {}, group), el('ul', {class:
       facts.every(fact => fact.kind === 'flag') ? 'facts flags' : 'facts'},
       ...facts.map(fact => factOf(fact, head, act))));
-  });
+  })];
 };

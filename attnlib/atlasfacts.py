@@ -178,10 +178,9 @@ def _missing(value: Any) -> bool:
 
 
 def _number(value: Any) -> float:
-    number = float(value)
-    if isinstance(value, str) or not math.isfinite(number):
+    if isinstance(value, str) or not math.isfinite(value):
         raise ValueError(f"'{value}' is not a finite number")
-    return rounded(number, DIGITS)
+    return rounded(float(value), DIGITS)
 
 
 def _word(value: Any) -> str:

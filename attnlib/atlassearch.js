@@ -29,17 +29,22 @@ const searcher = d => {
     const words = must.length ? must : may, all = d.topics.map((_, t) => t);
     const score = t => {
       const parts = words.map(word => found(word, t));
-      return Math.min(...parts) > 0 ? parts.reduce((a, b) => a + b) / parts.length +
+      return Math.min(...parts) > 0 ? exact(t) * parts.reduce((a, b) => a + b) / parts.length +
         .1 * may.filter(word => found(word, t)).length : 0;
     };
+    // `vertical` answers vertical better than `dense&vertical` does.
+    const exact = t => .8 + .2 * asked.filter(word => known[t].words.includes(word)).length /
+      known[t].words.length;
     const close = (list, value) => {
       const best = Math.max(0, ...list.map(value));
       return best ? list.filter(t => value(t) >= .75 * best) : [];
     };
     const whole = close(all, score);
     if (whole.length) return answers(whole.map(t => [t, score(t)]));
-    const apart = words.map(word => answers(close(all, t => found(word, t)).map(t =>
-      [t, found(word, t)])));
+    const apart = words.map(word => {
+      const value = t => exact(t) * found(word, t);
+      return answers(close(all, value).map(t => [t, value(t)]));
+    });
     if (apart.some(one => !one.size)) return new Map();
     const both = new Map();
     for (const [head, first] of apart[0]) {

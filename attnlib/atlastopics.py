@@ -24,8 +24,12 @@ MOST = 12
 """So many heads are found by a number: those with the most of it."""
 HARMLESS = -0.5
 """Points that a head may cost and still count as not needed, as in the chapter on disabling."""
-_UP = ("rises, more, higher, gains", "gains, better without it, improves")
-_DOWN = ("falls, less, lower, loses", "loses, worse without it, needed, hurts")
+ENDS = (("rises", "more, higher, gains"), ("falls", "less, lower, loses"))
+DISABLED_ENDS = (
+    ("gains", "better without, improves"),
+    ("loses", "worse without, needed, hurts, important"),
+)
+"""Words for numbers above and below 0, and for changes of a score when a head is disabled."""
 ORDERED_BY = ("bias", "score", "margin", "stability", "silhouette", "accuracy", "share", "n")
 """Details by which the heads of a class or with a role are ordered, the first that is there."""
 
@@ -76,16 +80,11 @@ def _of_fact(fact: Fact, at: int) -> list[Topic]:
     if fact.kind == "flag":
         return [Topic(fact.name, words, also, _ordered(fact, lambda head: fact.value[head]), at)]
     if fact.diverging:
-        disabled = fact.key.startswith(DISABLED)
-        more = "gains, better without, improves" if disabled else "rises, more, higher, gains"
-        less = "loses, worse without, needed, hurts" if disabled else "falls, less, lower, loses"
-        ends = (
-            ("gains" if disabled else "rises", more, 1),
-            ("loses" if disabled else "falls", less, -1),
-        )
+        ends = zip(DISABLED_ENDS if fact.key.startswith(DISABLED) else ENDS, (1, -1), strict=True)
         return [
-            Topic(f"{fact.name}, {end}", f"{words} {also_end}", also, _signed(fact, sign), at)
-            for end, also_end, sign in ends
+            Topic(f"{fact.name}: {end}", f"{words} {end}", f"{also} {like}", heads, at)
+            for (end, like), sign in ends
+            if (heads := _signed(fact, sign))
         ]
     high = Topic(f"most {fact.name}", words, also, _highest(fact, 1), at)
     term = next((term for term in OPPOSITES if term in fact.key), None)
@@ -136,16 +135,19 @@ def _of_notes(fact: Fact, at: int) -> list[Topic]:
             if term in RELATIONS:
                 named.setdefault(term, []).append(head)
     order = [rank if rank is not None else len(fact.value) for rank in fact.ranks]
-    return [
-        Topic(
-            f"{fact.name}: {term}",
-            term,
-            f"{RELATIONS[term]} {fact.name}",
-            tuple(sorted(heads, key=lambda head: order[head])),
-            at,
-        )
-        for term, heads in named.items()
-    ]
+    found = []
+    for term, heads in named.items():
+        ranked = tuple(sorted(heads, key=lambda head: order[head]))
+        why = tuple(_clause(term, str((fact.note or ())[head])) for head in ranked)
+        also = f"{RELATIONS[term]} {fact.name}"
+        found.append(Topic(f"{fact.name}: {term}", term, also, ranked, None, why))
+    return found
+
+
+def _clause(term: str, note: str) -> str:
+    """The part of the evidence that names a relation."""
+    parts = note.split(";")
+    return next((part.strip() for part in parts if re.search(rf"\b{term}\b", part)), note)
 
 
 def _harmless(facts: Sequence[Fact]) -> list[Topic]:

@@ -110,12 +110,15 @@ def other_words(text: str) -> str:
 
 MUCH = 0.3
 """From this share on a head is said to look somewhere."""
+LISTED = 5
+"""So many roles are named."""
 
 
 def summary(facts: Sequence[Fact], head: int) -> str:
     """What a head does, in a sentence or two: where it looks, what it is, what it is needed for."""
     said = [_look(facts, head), *_classes(facts, head), _roles(facts, head), _needed(facts, head)]
-    return " ".join(f"{part[0].upper()}{part[1:]}." for part in said if part)
+    text = " ".join(f"{part[0].upper()}{part[1:]}." for part in said if part)
+    return text.replace(" %", "\u00a0%")  # the sign must not begin a line
 
 
 def _look(facts: Sequence[Fact], head: int) -> str:
@@ -145,7 +148,10 @@ def _roles(facts: Sequence[Fact], head: int) -> str:
     if not roles:
         return ""
     names = [re.sub(r"^(has )?(the )?role:? ", "", fact.name) for fact in roles if fact.value[head]]
-    return f"roles: {', '.join(names)}" if names else "it has no role"
+    if not names:
+        return "it has no role"
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED + 1 else ""
+    return f"roles: {', '.join(names[:LISTED] if more else names)}{more}"
 
 
 def _needed(facts: Sequence[Fact], head: int) -> str:

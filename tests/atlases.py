@@ -74,26 +74,42 @@ def made_up(texts: tuple[Reading, ...]) -> Atlas:
     )
 
 
-def _fact(key: str, name: str, paper: str, kind: str, group: str, value: Any, **more: Any) -> Fact:
+PAPERS = {
+    "Where it looks": "clark2019",
+    "Syntax and coreference": "clark2019",
+    "Type": "guan2020",
+    "Pattern": "kovaleva2019",
+    "Roles": "pande2021",
+    "Senses": "pande2021",
+    "When disabled": "kovaleva2019",
+    "After fine-tuning": "kovaleva2019",
+    "Importance": "agreement",
+}
+
+
+def fact(key: str, name: str, kind: str, group: str, value: Any, **more: Any) -> Fact:
+    """A fact with a source, a place in the book, and a sentence on how it is measured."""
+    paper = PAPERS[group]
     told = {
         "unit": "",
         "where": BOOK.get(paper, ""),
-        "source": f"{paper}-{group.split()[0].lower()}",
+        "source": f"{paper}-{key.partition('_')[0]}",
         "about": f"How {name} is measured.",
     }
-    return Fact(key=key, name=name, paper=paper, kind=kind, group=group, value=value,
-                **{**told, **more})  # fmt: skip
+    named = {"key": key, "name": name, "paper": paper, "kind": kind, "group": group}
+    return Fact(**{**named, **told, **more}, value=value)
 
 
 def _around(draw: np.random.Generator, value: np.ndarray, width: float) -> dict[str, Any]:
-    return {
-        "low": value - draw.uniform(0, width, N),
-        "high": value + draw.uniform(0, width, N),
-    }
+    low, high = draw.uniform(0, width, (2, N))
+    return {"low": value - low, "high": value + high}
 
 
 def _facts(draw: np.random.Generator) -> list[Fact]:
-    found = []
+    return [*_looks(draw), *_labels(draw), *_syntax(draw), *_roles(draw), *_changes(draw)]
+
+
+def _looks(draw: np.random.Generator) -> list[Fact]:
     names = {
         "next": "to the next token",
         "previous": "to the previous token",
@@ -102,65 +118,81 @@ def _facts(draw: np.random.Generator) -> list[Fact]:
         "sep": "to [SEP]",
         "period_or_comma": "to periods and commas",
     }
+    group, found = "Where it looks", []
     for key, words in names.items():
         value = draw.beta(0.5, 4, N)
-        found.append(
-            _fact(f"mass_to_{key}", f"attention {words}", "clark2019", "number", "Where it looks",
-                  value, unit="share", detail={"n": np.full(N, 1000)},
-                  **_around(draw, value, 0.01))
-        )  # fmt: skip
+        more = {"unit": "share", "detail": {"n": np.full(N, 1000)}, **_around(draw, value, 0.01)}
+        found.append(fact(f"mass_to_{key}", f"attention {words}", "number", group, value, **more))
     entropy = draw.uniform(0.2, 4, N)
     entropy[5] = np.nan
-    found.append(_fact("entropy", "entropy", "clark2019", "number", "Where it looks", entropy,
-                       unit="nats"))  # fmt: skip
-    found.append(_fact("reach", "mean distance", "clark2019", "number", "Where it looks",
-                       draw.gamma(2, 9, N), unit="tokens"))  # fmt: skip
-    found.append(_fact("peak", "pieces that get half", "clark2019", "number", "Where it looks",
-                       draw.integers(1, 40, N), unit="pieces"))  # fmt: skip
+    pieces = draw.integers(1, 40, N)
+    return [
+        *found,
+        fact("entropy", "entropy", "number", group, entropy, unit="nats"),
+        fact("reach", "mean distance", "number", group, draw.gamma(2, 9, N), unit="tokens"),
+        fact("peak", "pieces that get half", "number", group, pieces, unit="pieces"),
+    ]
+
+
+def _labels(draw: np.random.Generator) -> list[Fact]:
     types = draw.choice(["dense", "diagonal", "dense&vertical", "vertical"], N)
-    found.append(_fact("guan_type", "type", "guan2020", "class", "Type", types,
-                       detail={"stability": draw.uniform(0.4, 1, N)}))  # fmt: skip
     patterns: list[str | None] = list(draw.choice(["vertical", "block", "heterogeneous"], N))
     patterns[3] = None
-    found.append(_fact("pattern", "pattern", "kovaleva2019", "class", "Pattern", patterns,
-                       note=[f"on {k} of 50 inputs" for k in draw.integers(10, 50, N)]))  # fmt: skip
-    best = draw.choice(RELATIONS, N)
+    notes = [f"on {k} of 50 inputs" for k in draw.integers(10, 50, N)]
+    stability = draw.uniform(0.4, 1, N)
+    return [
+        fact("guan_type", "type", "class", "Type", types, detail={"stability": stability}),
+        fact("pattern", "pattern", "class", "Pattern", patterns, note=notes),
+    ]
+
+
+def _syntax(draw: np.random.Generator) -> list[Fact]:
+    group, best = "Syntax and coreference", draw.choice(RELATIONS, N)
     accuracy = draw.uniform(10, 90, N)
-    notes = [f"{relation} {a:.1f} % dep->head, offset {a / 2:.1f} %"
-             for relation, a in zip(best, accuracy, strict=True)]  # fmt: skip
-    found.append(_fact("best_relation", "best relation", "clark2019", "class",
-                       "Syntax and coreference", best))  # fmt: skip
-    found.append(_fact("best_relation_accuracy", "its accuracy", "clark2019", "number",
-                       "Syntax and coreference", accuracy, unit="percent", note=notes,
-                       **_around(draw, accuracy, 4)))  # fmt: skip
+    pairs = zip(best, accuracy, strict=True)
+    notes = [f"{name} {value:.1f} % dep->head, offset {value / 2:.1f} %" for name, value in pairs]
+    more = {"unit": "percent", "note": notes, **_around(draw, accuracy, 4)}
+    found = [
+        fact("best_relation", "best relation", "class", group, best),
+        fact("best_relation_accuracy", "its accuracy", "number", group, accuracy, **more),
+    ]
     for relation in RELATIONS:
         value = draw.uniform(0, 80, N)
         value[draw.integers(0, N, 6)] = np.nan
-        found.append(_fact(f"relation_{relation}", f"finds {relation}", "clark2019", "number",
-                           "Syntax and coreference", value, unit="percent"))  # fmt: skip
+        key, name = f"relation_{relation}", f"finds {relation}"
+        found.append(fact(key, name, "number", group, value, unit="percent"))
+    return found
+
+
+def _roles(draw: np.random.Generator) -> list[Fact]:
+    found = []
     for role in ROLES:
         bias = draw.gamma(2, 1.5, N)
-        flag = (bias > 3).astype(int)
-        flag[:4] = 0
-        found.append(_fact(f"role_{role}", role, "pande2021", "flag", "Roles", flag,
-                           detail={"bias": bias, "q": draw.uniform(0, 0.2, N)}))  # fmt: skip
-    for extra in range(20):
-        flag = [None, *draw.integers(0, 2, N - 1)]
-        found.append(_fact(f"sense_{extra}", f"sense {extra}", "pande2021", "flag", "Senses",
-                           flag))  # fmt: skip
+        has = (bias > 3).astype(int)
+        has[:4] = 0
+        more = {"bias": bias, "q": draw.uniform(0, 0.2, N)}
+        found.append(fact(f"role_{role}", role, "flag", "Roles", has, detail=more))
+    for place in range(20):
+        has = [None, *draw.integers(0, 2, N - 1)]
+        found.append(fact(f"sense_{place}", f"sense {place}", "flag", "Senses", has))
+    return found
+
+
+def _changes(draw: np.random.Generator) -> list[Fact]:
+    found = []
     for task in TASKS:
         value = draw.normal(0, 1.2, N)
         value[9] = np.nan
-        found.append(_fact(f"disabled_{task}", f"{task.upper()} without it", "kovaleva2019",
-                           "number", "When disabled", value, unit="points", diverging=True,
-                           **_around(draw, value, 1.5)))  # fmt: skip
-        change = draw.normal(0, 0.02, N)
-        found.append(_fact(f"cosine_{task}", f"change on {task.upper()}", "kovaleva2019",
-                           "number", "After fine-tuning", change, diverging=True))  # fmt: skip
-    found.append(_fact("unknown", "never measured", "agreement", "number", "Importance",
-                       [None] * N))  # fmt: skip
-    found.append(_fact("same", "the same everywhere", "agreement", "number", "Importance",
-                       [2.5] * N))  # fmt: skip
-    found.append(_fact("importance", "importance", "agreement", "number", "Importance",
-                       draw.gamma(1, 0.002, N)))  # fmt: skip
-    return found
+        more = {"unit": "points", "diverging": True, **_around(draw, value, 1.5)}
+        name = f"{task.upper()} without it"
+        found.append(fact(f"disabled_{task}", name, "number", "When disabled", value, **more))
+    for task in TASKS:
+        value, name = draw.normal(0, 0.02, N), f"change on {task.upper()}"
+        key, group = f"change_{task}", "After fine-tuning"
+        found.append(fact(key, name, "number", group, value, diverging=True))
+    return [
+        *found,
+        fact("unknown", "never measured", "number", "Importance", [None] * N),
+        fact("same", "the same everywhere", "number", "Importance", [2.5] * N),
+        fact("importance", "importance", "number", "Importance", draw.gamma(1, 0.002, N)),
+    ]

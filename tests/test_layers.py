@@ -31,7 +31,7 @@ ORDER = (
     *("viewdata", "viewer", "liveview"),
     *("ablationfigures", "ablationtables", "headeffects"),
     *("taskgrids", "taskrows", "layerchanges", "patternfigures", "patternconfusion"),
-    *("atlasfacts", "atlasfile", "atlaswords", "atlas", "atlastopics", "atlaspage"),
+    *("atlasfacts", "atlasfile", "atlaswords", "atlas", "atlastopics", "atlascolumns", "atlaspage"),
     *("results", "taskplans", "clark2019", "pande2021", "guan2020", "kovaleva2019", "chapter"),
     *("runs", "ledger", "answerseals", "exercises", "plainmyst", "students"),
     *("slidepage", "slidesource", "slides", "editing", "editions", "teaching"),
