@@ -158,7 +158,8 @@ const wakeAtlas = figure => {
       ...ends.map(text => el('span', {}, text)))];
   };
   const paint = () => {
-    const hits = state.hits?.length && new Set(state.hits.map(({head}) => head)), fact = d.facts[state.by];
+    const fact = d.facts[state.by];
+    const hits = state.hits?.length ? new Set(state.hits.map(({head}) => head)) : null;
     looks().forEach(({hue, strength, mark, told}, head) => {
       const cell = cells[head], chosen = head === state.head;
       cell.style.setProperty('--hue', hue ?? 'transparent');

@@ -93,7 +93,8 @@ def _of_fact(fact: Fact, at: int) -> list[Topic]:
     up, down = OPPOSITES[term]
     return [
         Topic(high.name, words, f"{also} {up}", high.heads, at),
-        Topic(f"least {fact.name}", f"{words} low", f"{also} {down}", _highest(fact, -1), at),
+        # Only who says so wants the least: the name itself is not among its first words.
+        Topic(f"least {fact.name}", down, f"{words} {also}", _highest(fact, -1), at),
     ]
 
 
