@@ -190,11 +190,10 @@ const wakeAtlas = figure => {
       return el('li', {}, one);
     }));
     results.hidden = !shown.length;
-    status.textContent = hits === null ? '' : hits.length ? `${hits.length} ` +
-      `${hits.length === 1 ? 'head' : 'heads'}${hits.length > MOST_FOUND ?
-      `, the first ${MOST_FOUND}` : ''}` +
-      ', best first' : 'No head is known by that. Try a relation (dobj, articles), a type ' +
-      '(vertical), a role (delimiter), or a name (8-10).';
+    status.textContent = hits === null ? '' : !hits.length ? 'No head is known by that. Try a ' +
+      'relation (dobj, articles), a type (vertical), a role (delimiter), or a name (8-10).' :
+      hits.length === 1 ? '1 head' : hits.length <= MOST_FOUND ? `${hits.length} heads, best first` :
+      `${hits.length} heads; the best ${MOST_FOUND}:`;
     paint();
   };
   box.addEventListener('input', find);

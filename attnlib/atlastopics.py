@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from attnlib.atlasfacts import Fact
-from attnlib.atlaswords import DISABLED, RELATIONS, other_words
+from attnlib.atlaswords import DISABLED, RELATIONS, other_words, plain_words
 
 OPPOSITES = {"entropy": ("broad, spread out, wide", "narrow, focused, sharp, low")}
 """Facts of which the low end is asked for, too: words for its high and its low end."""
@@ -30,6 +30,8 @@ DISABLED_ENDS = (
     ("loses", "worse without, needed, hurts, important"),
 )
 """Words for numbers above and below 0, and for changes of a score when a head is disabled."""
+RELATION_AND_NUMBER = re.compile(r"\b([a-z]+(?::[a-z]+)?)[\s(:=]+\d")
+"""A label in the evidence stands before its number; `case` alone may be any word."""
 ORDERED_BY = ("bias", "score", "margin", "stability", "silhouette", "accuracy", "share", "n")
 """Details by which the heads of a class or with a role are ordered, the first that is there."""
 
@@ -63,14 +65,14 @@ def topics(facts: Sequence[Fact]) -> list[Topic]:
 
 def _of_fact(fact: Fact, at: int) -> list[Topic]:
     bare = fact.key.replace("_", " ")
-    words = f"{fact.name} {bare}"
+    words = f"{fact.name} {bare} {plain_words(f'{fact.name} {bare}')}"
     also = f"{fact.words} {other_words(words)} {fact.group} {fact.paper}"
     if fact.kind == "class":
         classes = dict.fromkeys(value for value in fact.value if isinstance(value, str))
         return [
             Topic(
                 f"{fact.name}: {value}",
-                value,
+                f"{value} {plain_words(value)}",
                 f"{words} {other_words(value)} {fact.words} {fact.paper}",
                 _ordered(fact, lambda head, value=value: fact.value[head] == value),
                 at,
@@ -132,7 +134,7 @@ def _of_notes(fact: Fact, at: int) -> list[Topic]:
     """Relations that are named in the evidence: `det 62.1 %` answers who asks for articles."""
     named: dict[str, list[int]] = {}
     for head, note in enumerate(fact.note or ()):
-        for term in dict.fromkeys(re.findall(r"[a-z:]+", (note or "").lower())):
+        for term in dict.fromkeys(RELATION_AND_NUMBER.findall((note or "").lower())):
             if term in RELATIONS:
                 named.setdefault(term, []).append(head)
     order = [rank if rank is not None else len(fact.value) for rank in fact.ranks]
@@ -140,8 +142,8 @@ def _of_notes(fact: Fact, at: int) -> list[Topic]:
     for term, heads in named.items():
         ranked = tuple(sorted(heads, key=lambda head: order[head]))
         why = tuple(_clause(term, str((fact.note or ())[head])) for head in ranked)
-        also = f"{RELATIONS[term]} {fact.name}"
-        found.append(Topic(f"{fact.name}: {term}", term, also, ranked, None, why))
+        words = f"{term} {RELATIONS[term]}"
+        found.append(Topic(f"{fact.name}: {term}", words, fact.name, ranked, None, why))
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from attnlib.atlasfacts import Fact
 
@@ -99,11 +99,19 @@ DISABLED = "disabled_"
 """How the keys of facts begin that are changes of a score without the head."""
 
 
+def plain_words(text: str) -> str:
+    """What the relations in a text are called by people: `dobj` is a direct object."""
+    return _known(RELATIONS, text)
+
+
 def other_words(text: str) -> str:
-    """Plain words for every label and term in a text."""
+    """Words that are near to the terms in a text: who says separator may mean `sep`."""
+    return _known(SYNONYMS, text)
+
+
+def _known(words: Mapping[str, str], text: str) -> str:
     terms = [text.strip().lower(), *re.findall(r"[a-z]+\d*(?::[a-z]+)?", text.lower())]
-    known = (RELATIONS.get(term) or SYNONYMS.get(term) for term in dict.fromkeys(terms))
-    return ", ".join(word for word in known if word)
+    return ", ".join(words[term] for term in dict.fromkeys(terms) if term in words)
 
 
 # A head in a sentence

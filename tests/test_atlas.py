@@ -22,7 +22,7 @@ from attnlib.atlas import Atlas, Fact, load
 from attnlib.atlascolumns import class_looks, page_data
 from attnlib.atlaspage import SCRIPTS, AtlasView, fragment, page
 from attnlib.atlastopics import Topic, topics
-from attnlib.atlaswords import RELATIONS, SYNONYMS, other_words, summary
+from attnlib.atlaswords import RELATIONS, SYNONYMS, other_words, plain_words, summary
 from attnlib.errors import AssetError, AttnlibError, BadValue, UnknownName
 from attnlib.site import external_loads
 from attnlib.viewer import asset, script
@@ -383,14 +383,14 @@ def test_evidence_can_be_searched(atlas: Atlas) -> None:
     topic = named(topics(atlas.facts), "its accuracy: dobj")
     notes = atlas.fact("best_relation_accuracy").note or ()
     assert set(topic.heads) == {h for h, note in enumerate(notes) if "dobj" in (note or "")}
-    assert "direct object" in topic.also
+    assert "direct object" in topic.words
     assert all("dobj" in why for why in topic.why)
 
 
 def test_labels_have_plain_words() -> None:
-    assert "direct object" in other_words("dobj") and "direct object" in other_words("finds obj")
-    assert "possessive" in other_words("nmod:poss") and "separator" in other_words("mass_to_sep")
-    assert other_words("xyzzy") == ""
+    assert "direct object" in plain_words("dobj") and "direct object" in plain_words("finds obj")
+    assert "possessive" in plain_words("nmod:poss") and "separator" in other_words("mass_to_sep")
+    assert other_words("xyzzy") == plain_words("xyzzy") == ""
     assert all(text == text.strip() and text for text in {**RELATIONS, **SYNONYMS}.values())
     assert not set(RELATIONS) & set(SYNONYMS)
 
