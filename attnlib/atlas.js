@@ -191,7 +191,7 @@ const wakeAtlas = figure => {
     }));
     results.hidden = !shown.length;
     status.textContent = hits === null ? '' : !hits.length ? 'No head is known by that. Try a ' +
-      'relation (dobj, articles), a type (vertical), a role (delimiter), or a name (8-10).' :
+      'relation (dobj, subject), a type (vertical), a role (delimiter), or a name (8-10).' :
       hits.length === 1 ? '1 head' : hits.length <= MOST_FOUND ? `${hits.length} heads, best first` :
       `${hits.length} heads; the best ${MOST_FOUND}:`;
     paint();
