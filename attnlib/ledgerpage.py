@@ -6,7 +6,7 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attnlib.pagetables import BADGES, number_text
+from attnlib.pagetables import BADGES, number_text, paper_name
 from attnlib.papers import load_paper
 
 Row = Mapping[str, Any]
@@ -101,11 +101,6 @@ def verdict_bars(rows: Sequence[Row], *, ledger: str = "ledger.html") -> str:
         if any(row["verdict"] == verdict for row in rows)
     )
     return f'<div class="attn-verdicts">{"".join(lines)}<p class="legend">{legend}</p></div>'
-
-
-def paper_name(key: str) -> str:
-    """`clark2019` as people write it."""
-    return f"{key[:-4].capitalize()} {key[-4:]}" if key[-4:].isdigit() else key.capitalize()
 
 
 def raw(text: str) -> str:

@@ -101,6 +101,11 @@ def number_text(value: float) -> str:
     return text.replace("-", "−")
 
 
+def paper_name(key: str) -> str:
+    """`clark2019` as people write it."""
+    return f"{key[:-4].capitalize()} {key[-4:]}" if key[-4:].isdigit() else key.capitalize()
+
+
 def _variant_row(row: pd.Series) -> str:
     one, two = float(row["paper_way"]), float(row["authors_way"])
     unit = html.escape(str(row["unit"]))

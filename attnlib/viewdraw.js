@@ -1,6 +1,6 @@
-// How one head is drawn: as lines between two columns of tokens, or as a map. Both fill a panel
-// with an SVG, and tell it which token is where (`at`), how to mark one (`mark`) and where an arrow
-// key leads from it (`step`).
+// A head's map, unpacked, and drawn as lines between two columns of tokens, or as a map. Both fill
+// a panel with an SVG, and tell it which token is where (`at`), how to mark one (`mark`) and where
+// an arrow key leads from it (`step`).
 const MOST_LINES = 1200;   // more would only be a grey veil
 const LEAST = 0.01;        // weights below are not drawn as lines until their token is pointed at
 const RECTANGLES = 64;     // up to so many tokens a map is drawn cell by cell, else as a picture
@@ -19,6 +19,27 @@ const pen = document.createElement('canvas').getContext('2d');
 const widest = (words, size) => {
   pen.font = `600 ${size}px ${FONT}`;
   return Math.ceil(Math.max(...words.map(word => pen.measureText(short(word)).width)));
+};
+
+const inflated = async text => {
+  const raw = atob(text), bytes = new Uint8Array(raw.length);
+  for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate'));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+};
+
+// A head's map from the bytes of its layer: row = the token that attends, column = attended to.
+const mapFrom = (bytes, known, head, power, {tokens, place}) => {
+  const n = known.pieces.length, m = tokens.length;
+  const weight = Array.from({length: known.levels + 1}, (_, i) => (i / known.levels) ** (1 / power));
+  const size = new Array(m).fill(0), map = new Float32Array(m * m);
+  place.forEach(u => size[u]++);
+  // Attention to a word is summed over its pieces, attention from it averaged: rows sum to 1.
+  for (let key = 0, at = head * n * n; key < n; key++)
+    for (let query = 0; query < n; query++, at++)
+      if (place[query] >= 0 && place[key] >= 0)
+        map[place[query] * m + place[key]] += weight[bytes[at]] / size[place[query]];
+  return map;
 };
 
 const lines = (panel, map, tokens, width) => {

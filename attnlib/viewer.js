@@ -1,12 +1,5 @@
 // The head viewer: the grid of heads, the opened ones, and what is said of them. Each fragment
 // brings this script along, and it wakes every viewer that sleeps: no id has to be unique.
-const inflated = async text => {
-  const raw = atob(text), bytes = new Uint8Array(raw.length);
-  for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate'));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
-};
-
 const wake = figure => {
   figure.dataset.awake = '';
   const root = figure.querySelector('.root');
@@ -54,20 +47,10 @@ const wake = figure => {
     if (!unpacked.has(at)) unpacked.set(at, inflated(sheets[at].dataset.maps));
     return unpacked.get(at);
   };
-  const mapOf = async ({model, head}) => {  // row = the token that attends, column = attended to
-    const known = reading(model), n = known.pieces.length, {heads} = d.models[model];
-    const {tokens, place} = units(model), m = tokens.length;
+  const mapOf = async ({model, head}) => {
+    const known = reading(model), {heads} = d.models[model], shown = units(model);
     const bytes = await layerOf(model, Math.floor(head / heads));
-    const weight = Array.from({length: known.levels + 1}, (_, i) =>
-      (i / known.levels) ** (1 / d.power));
-    const size = new Array(m).fill(0), map = new Float32Array(m * m);
-    place.forEach(u => size[u]++);
-    // Attention to a word is summed over its pieces, attention from it averaged: rows sum to 1.
-    for (let key = 0, at = head % heads * n * n; key < n; key++)
-      for (let query = 0; query < n; query++, at++)
-        if (place[query] >= 0 && place[key] >= 0)
-          map[place[query] * m + place[key]] += weight[bytes[at]] / size[place[query]];
-    return {map, tokens};
+    return {map: mapFrom(bytes, known, head % heads, d.power, shown), tokens: shown.tokens};
   };
 
   // The frame: heads on the left, the opened ones on the right

@@ -68,17 +68,7 @@ class View:
         """Write the page, whole or not at all."""
         target = Path(path)
         check_out(target)
-        fresh = target.with_name(f".{target.name}.{os.getpid()}")
-        try:
-            fresh.write_text(self.page(), encoding="utf-8")
-            os.replace(fresh, target)
-        except OSError as error:
-            raise BadValue(
-                f"--out '{path}' cannot be written ({error.strerror}). Choose another place."
-            ) from None
-        finally:
-            fresh.unlink(missing_ok=True)
-        return target
+        return write_whole(target, self.page())
 
     def page(self) -> str:
         """A whole document: it opens from disk, without a network."""
@@ -238,6 +228,21 @@ def check_out(path: Path) -> None:
         raise BadValue(f"--out '{path}': its folder cannot be written to. Choose another place.")
 
 
+def write_whole(path: Path, text: str) -> Path:
+    """Write a file, whole or not at all."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        fresh.write_text(text, encoding="utf-8")
+        os.replace(fresh, path)
+    except OSError as error:
+        raise BadValue(
+            f"--out '{path}' cannot be written ({error.strerror}). Choose another place."
+        ) from None
+    finally:
+        fresh.unlink(missing_ok=True)
+    return path
+
+
 def shown_name(model: str) -> str:
     """A model's name as the page shows it: of a folder only the last part."""
     return Path(model).name if Path(model).is_absolute() else model
@@ -266,9 +271,10 @@ def asset(name: str) -> str:
     return (Path(__file__).parent / name).read_text(encoding="utf-8")
 
 
-def script() -> str:
+def script(*names: str) -> str:
     """The whole script, in a function of its own: the page's names stay as they were."""
-    return f"(() => {{\n'use strict';\n{asset('viewdraw.js')}\n{asset('viewer.js')}}})();"
+    code = "\n".join(asset(name) for name in names or ("viewdraw.js", "viewer.js"))
+    return f"(() => {{\n'use strict';\n{code}}})();"
 
 
 SLEEPING = "The heads appear here once the page may run its script; in Jupyter, trust the notebook."
