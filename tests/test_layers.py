@@ -33,7 +33,6 @@ ORDER = (
     *("ablationfigures", "ablationtables", "headeffects"),
     *("taskgrids", "taskrows", "layerchanges", "patternfigures", "patternconfusion"),
     *("atlasfacts", "atlasfile", "atlaswords", "atlas", "atlastopics", "atlascolumns", "atlaspage"),
-    *("results", "taskplans", "clark2019", "pande2021", "guan2020", "kovaleva2019", "chapter"),
     "agreementfigures",
     *("results", "taskplans", "clark2019", "pande2021", "guan2020", "kovaleva2019"),
     *("agreement", "chapter"),
