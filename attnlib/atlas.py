@@ -236,8 +236,12 @@ class Atlas:
             raise BadValue(f"an atlas is kept as .json; '{target}' ends in '{target.suffix}'.")
         if not target.absolute().parent.is_dir():
             raise BadValue(f"the folder of '{target}' does not exist. Create it first.")
+        return write_whole(target, document_text(self.parts()))
+
+    def parts(self) -> dict[str, Any]:
+        """What a file holds, and what an executed notebook carries along."""
         below = [row[:place] for place, row in enumerate(self.distances)]
-        parts = {
+        return {
             "model": self.model,
             "n_layers": self.n_layers,
             "n_heads": self.n_heads,
@@ -245,11 +249,10 @@ class Atlas:
             "facts": [fact_as_json(fact) for fact in self.facts],
             "distances": rows_as_json(below),
             "portraits": rows_as_json(self.portraits),
-            "offsets": self.offsets,
-            "titles": self.titles,
+            "offsets": list(self.offsets),
+            "titles": list(self.titles),
             "texts": [reading_as_json(text) for text in self.texts],
         }
-        return write_whole(target, document_text(parts))
 
 
 def load(path_or_model: str | Path = "e5-small") -> Atlas:
@@ -263,14 +266,18 @@ def load(path_or_model: str | Path = "e5-small") -> Atlas:
                 f"there is no atlas of '{path_or_model}'. {did_you_mean(path.stem, known)}"
                 f"Published: {', '.join(known) or 'none'}. Give the path of a .json file instead."
             )
-    stored = document(path)
+    return from_parts(document(path), str(path))
+
+
+def from_parts(stored: dict[str, Any], place: str) -> Atlas:
+    """The atlas whose parts are given; `place` is where they were found."""
     try:
         return _from_parts(stored)
     except AttnlibError as error:
         fault = str(error)
     except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
         fault = f"a part has another shape ({type(error).__name__}: {error})."
-    raise AssetError(f"{path} is damaged: {fault} Write it again, or take the committed copy.")
+    raise AssetError(f"{place} is damaged: {fault} Write it again, or take the committed copy.")
 
 
 def _from_parts(stored: dict[str, Any]) -> Atlas:

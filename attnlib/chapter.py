@@ -133,6 +133,10 @@ class Chapter:
         """The same experiment on several corpora, by their names."""
         return {name: self.run(experiment, self.corpus(name, limit), **given) for name in corpora}
 
+    def name_of(self, found: Found) -> str:
+        """The name of the result that something was found in."""
+        return next(str(one.manifest["name"]) for one in self.results if one.found is found)
+
     def judged(self, *claims: str) -> list[Judgement]:
         """The verdicts on some claims of the paper, or on all of them."""
         chosen = [self.paper.claim(name) for name in claims] or self.paper.claims

@@ -4,6 +4,7 @@ Every experiment takes an encoder and corpora, or tables of earlier ones, and re
 a tidy table, the numbers that the claims in papers/agreement.yaml ask for, and plain facts.
 """
 
+from attnlib.agreement.atlasmaking import ATLAS, CarriedAtlas, Findings, drawn_atlas
 from attnlib.agreement.effects import head_gradients, question_effects, task_effects
 from attnlib.agreement.importance import (
     effect_reliability,
@@ -37,16 +38,20 @@ from attnlib.kovaleva2019 import disabled_answers, labels_digest, map_cosines
 from attnlib.taskplans import over_tasks, task_plans
 
 __all__ = [
+    "ATLAS",
     "MEASURE_NAMES",
     "NAMES",
     "QUESTIONS",
     "SHORT",
     "TWIN",
+    "CarriedAtlas",
+    "Findings",
     "agreement_quotes",
     "best_relation",
     "confusion_wall",
     "disabled_answers",
     "divergences",
+    "drawn_atlas",
     "effect_reliability",
     "facts_of",
     "forecast_rows",

@@ -1,0 +1,354 @@
+"""The atlas drawn up: what the agreement chapter found, as facts of every head."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from attnlib.agreement.sightings import OFFSETS, ROLES, SURFACE
+from attnlib.agreement.vocabularies import labels_of
+from attnlib.atlas import Atlas, Fact
+from attnlib.clark2019.distances import distance_matrix
+from attnlib.figures import label
+from attnlib.models import Encoder
+from attnlib.results import Found, versions
+from attnlib.roleoverlaps import task_name
+from attnlib.viewdata import as_example, head_metrics, read
+from attnlib.viewer import METRICS
+
+ATLAS = "attnlib.atlas"
+"""Under this name an output of an executed notebook carries the parts of an atlas, as metadata."""
+TEXTS = (
+    "The keeper of the lighthouse wrote a letter to her brother, who lived far inland.",
+    "Why did the engineers, who had measured the cables twice, refuse to sign the report?",
+    "She told him that the old bridge over the river was closed, so they took the ferry.",
+)
+CLARK, KOVALEVA, GUAN, PANDE, OWN = (
+    *("clark2019", "kovaleva2019", "guan2020", "pande2021"),
+    "agreement",
+)
+WHERE = {
+    "looks": "notebooks/clark2019.html#surface-patterns",
+    "behaviour": "notebooks/clark2019.html#which-heads-are-alike-sec-6-fig-6",
+    "pattern": "notebooks/kovaleva2019.html#five-patterns-sec-4-1",
+    "type": "notebooks/guan2020.html#four-types-of-heads-sec-4",
+    "roles": "notebooks/pande2021.html#are-roles-exclusive-fig-4",
+    "relations": "notebooks/clark2019.html#one-relation-one-head-sec-4-2-table-1",
+    "coreference": "notebooks/clark2019.html#who-is-she-coreference-sec-4-3-table-2",
+    "disabled": "notebooks/kovaleva2019.html#disabling-heads-sec-4-6-fig-8",
+    "questions": "notebooks/guan2020.html#every-head-alone",
+    "changed": "notebooks/agreement.html#what-disabling-a-head-does",
+    "tuned": "notebooks/kovaleva2019.html#which-maps-change-fig-5",
+    "gradient": "notebooks/clark2019.html#does-it-matter-gradients-fig-3",
+}
+"""Where the book discusses a fact."""
+NEAR = ("part_self", "part_window_01")
+SPECIAL = ("part_cls", "part_sep", "part_comma", "part_period")
+RELATIONS_TOLD = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """What the experiments of the chapter found; tasks by their names."""
+
+    numbers: Found
+    labels: Found
+    roles: Found
+    relations: Found
+    coreference: Found
+    effects: Mapping[str, Found]
+    questions: Found
+    cosines: Mapping[str, Found]
+    gradients: Found
+    distances: Found
+
+
+def drawn_atlas(
+    encoder: Encoder,
+    found: Findings,
+    name_of: Callable[[Found], str],
+    *,
+    inputs: str,
+    texts: Sequence[str] = TEXTS,
+) -> Atlas:
+    """The atlas of a model.
+
+    name_of  what was found -> the name of the result, such as `Chapter.name_of`
+    inputs   in words, what the heads were measured on
+    """
+    facts = [
+        *_looks(found, name_of),
+        *_names(found, name_of),
+        *_roles(found, name_of),
+        *_skills(found, name_of),
+        *_effects(found, name_of),
+        *_tuning(found, name_of),
+    ]
+    wide = found.numbers.table.pivot(index=["layer", "head"], columns="key", values="mean")
+    portraits = wide.sort_index()[[f"offset_{place}" for place in OFFSETS]].to_numpy(float)
+    metrics = head_metrics(METRICS)
+    about = {"inputs": inputs, "versions": versions(), "licence": "CC BY 4.0"}
+    return Atlas(
+        model=encoder.name,
+        n_layers=encoder.n_layers,
+        n_heads=encoder.n_heads,
+        about=about,
+        facts=tuple(facts),
+        distances=distance_matrix(found.distances.table),
+        portraits=portraits,
+        offsets=OFFSETS,
+        texts=tuple(read(encoder, as_example(text, 0), metrics) for text in texts),
+        titles=tuple(texts),
+    )
+
+
+def _column(table: pd.DataFrame, name: str) -> list[Any]:
+    """A column, layer by layer."""
+    return list(table.sort_values(["layer", "head"])[name])
+
+
+def _looks(found: Findings, name_of: Callable[[Found], str]) -> list[Fact]:
+    facts = []
+    for key in SURFACE:
+        rows = found.numbers.table[found.numbers.table["key"] == key]
+        facts.append(
+            Fact(
+                key,
+                label(key),
+                CLARK,
+                "number",
+                "nats" if key == "entropy" else "share",
+                "Where it looks",
+                _column(rows, "mean"),
+                _column(rows, "low"),
+                _column(rows, "high"),
+                detail={"n": _column(rows, "n")},
+                where=WHERE["looks"],
+                source=name_of(found.numbers),
+                about="Mean over inputs, each of which counts alike.",
+            )
+        )
+    for key, name, parts in (
+        ("near", "near mass: to itself and within a sixteenth of the text", NEAR),
+        ("special", "special mass: to [CLS], [SEP], commas and full stops", SPECIAL),
+    ):
+        rows = found.numbers.table[found.numbers.table["key"].isin(parts)]
+        total = rows.groupby(["layer", "head"])["mean"].sum().sort_index()
+        facts.append(
+            Fact(
+                f"{key}_mass",
+                name,
+                GUAN,
+                "number",
+                "share",
+                "Where it looks",
+                total.tolist(),
+                where=WHERE["type"],
+                source=name_of(found.numbers),
+                about="Sum of parts of its distance feature, which decide about its type.",
+            )
+        )
+    return facts
+
+
+def _names(found: Findings, name_of: Callable[[Found], str]) -> list[Fact]:
+    told = (
+        ("guan", "type", GUAN, "type", "The named cluster of its 21 numbers."),
+        ("clark", "behaviour", CLARK, "behaviour", "The first that fits of seven thresholds."),
+        ("rule", "pattern by rule", KOVALEVA, "pattern", "What most of its maps are, by a rule."),
+        (
+            *("network", "pattern by network", KOVALEVA, "pattern"),
+            "What a network that learnt from maps labelled by eye calls most of its maps.",
+        ),
+    )
+    facts = []
+    for vocabulary, name, paper, where, about in told:
+        rows = found.labels.table[found.labels.table["vocabulary"] == vocabulary]
+        facts.append(
+            Fact(
+                f"{vocabulary}_label",
+                name,
+                paper,
+                "class",
+                "",
+                "What the papers call it",
+                list(labels_of(found.labels.table, vocabulary)[0]),
+                detail={"stability": _column(rows, "same")},
+                where=WHERE[where],
+                source=name_of(found.labels),
+                about=f"{about} Stability: how often it is called so when inputs are drawn again.",
+            )
+        )
+    return facts
+
+
+def _roles(found: Findings, name_of: Callable[[Found], str]) -> list[Fact]:
+    facts = []
+    for role in ROLES:
+        rows = found.roles.table[found.roles.table["role"] == role]
+        name = role.replace("_", " ").replace("@authors", " (by the authors' code)")
+        facts.append(
+            Fact(
+                f"role_{role.replace('@', '_')}",
+                name,
+                PANDE,
+                "flag",
+                "",
+                "Roles",
+                [int(value) for value in _column(rows, "assigned")],
+                detail={column: _column(rows, column) for column in ("bias", "p", "q", "n")},
+                where=WHERE["roles"],
+                source=name_of(found.roles),
+                about=f"Whether its mean bias is above {found.roles.facts['threshold']:g}, by a "
+                "one-sided z-test without correction; q controls false discoveries.",
+            )
+        )
+    return facts
+
+
+def _skills(found: Findings, name_of: Callable[[Found], str]) -> list[Fact]:
+    table = found.relations.table.sort_values(["layer", "head", "gain"], ascending=[1, 1, 0])
+    groups = [rows for _, rows in table.groupby(["layer", "head"], sort=True)]
+    best = [rows.iloc[0] for rows in groups]
+    notes = [
+        "; ".join(_skill(row) for _, row in rows[:RELATIONS_TOLD].iterrows()) for rows in groups
+    ]
+    common: Any = {"where": WHERE["relations"], "source": name_of(found.relations)}
+    group = "Syntax and coreference"
+    coref = found.coreference
+    baseline = coref.facts["baselines"]["nearest"]
+    return [
+        Fact(
+            *("best_relation", "best at", CLARK, "class", "", group),
+            [row["relation"] for row in best],
+            note=notes,
+            detail={"margin": [float(row["gain"]) for row in best]},
+            about="The relation that it finds best, by how far it beats the best fixed offset.",
+            **common,
+        ),
+        Fact(
+            *("best_relation_gain", "lead over the best offset there", CLARK, "number"),
+            *("points", group),
+            [float(row["gain"]) for row in best],
+            [float(row["low"]) for row in best],
+            [float(row["high"]) for row in best],
+            detail={"accuracy": [float(row["accuracy"]) for row in best]},
+            diverging=True,
+            about="Chosen among all relations on the data it is scored on, so a little too high.",
+            **common,
+        ),
+        Fact(
+            *("coreference", "antecedents found", CLARK, "number", "percent", group),
+            _column(coref.table, "accuracy"),
+            _column(coref.table, "low"),
+            _column(coref.table, "high"),
+            where=WHERE["coreference"],
+            source=name_of(coref),
+            about=f"Of mentions with an antecedent; the nearest mention has {baseline:.0f} percent.",
+        ),
+    ]
+
+
+def _skill(row: pd.Series) -> str:
+    return (
+        f"{row['relation']} {row['accuracy']:.1f} % {row['direction']}, "
+        f"offset {row['baseline']:.1f} %"
+    )
+
+
+def _effects(found: Findings, name_of: Callable[[Found], str]) -> list[Fact]:
+    facts = []
+    for task, one in found.effects.items():
+        table, n = one.table, one.facts["inputs"]
+        facts.append(
+            Fact(
+                *(f"disabled_{task}", f"{task_name(task)} without it", KOVALEVA, "number"),
+                *("points", "When disabled"),
+                [-value for value in _column(table, "cost")],
+                [-value for value in _column(table, "cost_high")],
+                [-value for value in _column(table, "cost_low")],
+                diverging=True,
+                where=WHERE["disabled"],
+                source=name_of(one),
+                about=f"Change of the task's score on {n} inputs when it attends evenly.",
+            )
+        )
+    rise = found.questions
+    facts.append(
+        Fact(
+            *("questions_loss", "loss on questions without it", GUAN, "number", "nats"),
+            "When disabled",
+            _column(rise.table, "cost"),
+            _column(rise.table, "cost_low"),
+            _column(rise.table, "cost_high"),
+            diverging=True,
+            where=WHERE["questions"],
+            source=name_of(rise),
+            about=f"Rise of the right answer's cross-entropy on {rise.facts['inputs']} questions "
+            "when it attends evenly.",
+        )
+    )
+    for task, one in found.effects.items():
+        facts.append(
+            Fact(
+                *(f"changed_{task}", f"{task_name(task)} answers changed", OWN, "number"),
+                *("percent", "Answers changed"),
+                _column(one.table, "influence"),
+                _column(one.table, "influence_low"),
+                _column(one.table, "influence_high"),
+                where=WHERE["changed"],
+                source=name_of(one),
+                about="Share of answers that change when it attends evenly, for better or worse; "
+                "of scores, their mean change in percent of the labels' spread.",
+            )
+        )
+    return facts
+
+
+def _tuning(found: Findings, name_of: Callable[[Found], str]) -> list[Fact]:
+    facts = [
+        Fact(
+            *(f"tuned_{task}", f"change by tuning on {task_name(task)}", KOVALEVA, "number"),
+            *("", "After fine-tuning"),
+            [1 - value for value in _column(one.table, "cosine")],
+            [1 - value for value in _column(one.table, "high")],
+            [1 - value for value in _column(one.table, "low")],
+            where=WHERE["tuned"],
+            source=name_of(one),
+            about="1 minus the cosine of its maps before and after.",
+        )
+        for task, one in found.cosines.items()
+    ]
+    slopes = found.gradients
+    scale = 1000 * np.ones(len(slopes.table))
+    facts.append(
+        Fact(
+            *("gradient", "gradient times attention", CLARK, "number", "thousandths of a nat"),
+            "Importance",
+            list(scale * _column(slopes.table, "mean")),
+            list(scale * _column(slopes.table, "low")),
+            list(scale * _column(slopes.table, "high")),
+            where=WHERE["gradient"],
+            source=name_of(slopes),
+            about="How much the masked-LM loss hangs on its weights, summed over keys, per query.",
+        )
+    )
+    return facts
+
+
+@dataclass(frozen=True, eq=False)
+class CarriedAtlas:
+    """An atlas in a notebook: a sentence for the page, and all of it for programs and the book."""
+
+    atlas: Atlas
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
+        one = self.atlas
+        text = f"{len(one.heads)} heads of {one.model}, {len(one.facts)} facts of each."
+        link = '<a href="../book/atlas.html">Open the atlas.</a>'
+        page = f'<p class="attn-note">{text} {link}</p>'
+        return {"text/plain": text, "text/html": page}, {ATLAS: [one.parts()]}
