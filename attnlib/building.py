@@ -40,7 +40,7 @@ BUILDERS = frozenset(
     for name in (
         *("ledger", "answerseals", "exercises", "plainmyst", "students", "teaching"),
         *("slidepage", "slidesource", "slides", "editing", "editions"),
-        *("ledgerpage", "cards", "landing", "teachpages", "pages", "vendor", "site"),
+        *("ledgerpage", "atlases", "cards", "landing", "teachpages", "pages", "vendor", "site"),
         *("building", "publishing", "rehearsal", "cli"),
     )
 ) | {"exercises.toml"}

@@ -586,6 +586,28 @@ def ledger(
 
 
 @app.command()
+def atlas(
+    model: Annotated[str, typer.Argument(help="A known model, a folder, or a hub id.")],
+    out: Annotated[Path, typer.Option(help="The page to write, .html, or its data, .json.")] = Path(
+        "atlas.html"
+    ),
+    edition: Annotated[
+        str, typer.Option(help="Whose settings to use where a model has no atlas yet.")
+    ] = "pocket",
+) -> None:
+    """Write the atlas of a model: a card for every head, searchable, in one page."""
+    from attnlib.atlases import known_atlas, made_atlas
+    from attnlib.atlaspage import AtlasView
+    from attnlib.viewer import check_out
+
+    if out.suffix != ".json":
+        check_out(out)
+    found = known_atlas(model) or made_atlas(model, edition=edition, say=messages.print)
+    written = found.save(out) if out.suffix == ".json" else AtlasView(found).save(out)
+    console.print(f"{written} ({written.stat().st_size / 1e6:.1f} MB)")
+
+
+@app.command()
 def teach(
     chapters: Annotated[
         list[str] | None, typer.Argument(help="Chapters such as clark2019; all if none is named.")

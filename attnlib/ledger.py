@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from attnlib.errors import UnknownName
-from attnlib.papers import FOLDER, LEDGER, RUNS, Judgement, ledger_row, load_paper
+from attnlib.papers import ATLAS, FOLDER, LEDGER, RUNS, Judgement, ledger_row, load_paper
 
 COLOURS = {
     "reproduced": "green",
@@ -68,6 +68,11 @@ def carried(path: Path) -> list[dict[str, Any]]:
 def results_behind(path: Path) -> list[str]:
     """The names of the results that an executed notebook shows."""
     return list(dict.fromkeys(run["name"] for run in _carried(path, RUNS)))
+
+
+def atlas_in(path: Path) -> dict[str, Any] | None:
+    """The parts of the atlas that an executed notebook carries; None where it has none."""
+    return next(_carried(path, ATLAS), None)
 
 
 def _carried(path: Path, name: str) -> Iterator[dict[str, Any]]:

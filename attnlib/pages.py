@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlib import cards, coref, landing, reader
+from attnlib.atlases import atlas_page
 from attnlib.corpora import load_corpus
 from attnlib.editions import Edition
 from attnlib.ledger import carried, ledger_of, totals
@@ -31,6 +32,7 @@ def generated(root: Path, edition: Edition, executed: Mapping[str, Path]) -> dic
         "book/_generated/verdicts.md": landing.verdicts(rows),
         "book/_generated/front_figure.md": landing.front_figure(own),
         "book/ledger.md": ledger_page(rows),
+        "book/atlas.md": atlas_page(own),
         "book/assets.md": cards.assets_page(edition),
         "book/metrics.md": cards.metrics_page(METRICS.values(), formulas()),
         "book/build.md": cards.build_page(edition, executed),

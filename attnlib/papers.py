@@ -17,7 +17,7 @@ Kind = Literal["value", "order", "exists", "share"]
 Verdict = Literal["reproduced", "partly", "not reproduced", "not comparable", "absent"]
 Bound = Literal["at_least", "at_most"]
 FOLDER = Path(__file__).parents[1] / "papers"
-LEDGER, RUNS = "attnlib.ledger", "attnlib.runs"
+LEDGER, RUNS, ATLAS = "attnlib.ledger", "attnlib.runs", "attnlib.atlas"
 """Under these names an output of an executed notebook carries rows for programs, as metadata."""
 
 

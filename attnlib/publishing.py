@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from attnlib import ledger
 from attnlib.building import PUBLISHED, chosen_pages
@@ -54,6 +55,17 @@ def publish(
     for name, content in data.items():
         (published / name).write_bytes(content)
     paths = [published / name for name in data]
+    for parts in filter(None, map(ledger.atlas_in, paths)):
+        _publish_atlas(parts, published / "atlas")
     copied = results.publish(name for path in paths for name in ledger.results_behind(path))
     say(f"{len(paths)} chapters and {len(copied) // 2} results in {published.relative_to(root)}")
     return published
+
+
+def _publish_atlas(parts: dict[str, Any], folder: Path) -> None:
+    """The atlas that a chapter carries, as the file that researchers load."""
+    from attnlib.atlas import from_parts
+
+    folder.mkdir(parents=True, exist_ok=True)
+    atlas = from_parts(parts, "the executed chapter")
+    atlas.save(folder / f"{atlas.model}.json")

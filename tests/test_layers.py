@@ -38,7 +38,7 @@ ORDER = (
     *("agreement", "chapter"),
     *("runs", "ledger", "answerseals", "exercises", "plainmyst", "students"),
     *("slidepage", "slidesource", "slides", "editing", "editions", "teaching"),
-    *("ledgerpage", "cards", "landing", "teachpages", "pages"),
+    *("ledgerpage", "atlases", "cards", "landing", "teachpages", "pages"),
     *("vendor", "site", "building", "publishing", "rehearsal", "cli"),
 )
 

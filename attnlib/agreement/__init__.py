@@ -4,7 +4,7 @@ Every experiment takes an encoder and corpora, or tables of earlier ones, and re
 a tidy table, the numbers that the claims in papers/agreement.yaml ask for, and plain facts.
 """
 
-from attnlib.agreement.atlasmaking import ATLAS, CarriedAtlas, Findings, drawn_atlas
+from attnlib.agreement.atlasmaking import CarriedAtlas, Findings, drawn_atlas
 from attnlib.agreement.effects import head_gradients, question_effects, task_effects
 from attnlib.agreement.importance import (
     effect_reliability,
@@ -38,7 +38,6 @@ from attnlib.kovaleva2019 import disabled_answers, labels_digest, map_cosines
 from attnlib.taskplans import over_tasks, task_plans
 
 __all__ = [
-    "ATLAS",
     "MEASURE_NAMES",
     "NAMES",
     "QUESTIONS",

@@ -15,13 +15,12 @@ from attnlib.atlas import Atlas, Fact
 from attnlib.clark2019.distances import distance_matrix
 from attnlib.figures import label
 from attnlib.models import Encoder
+from attnlib.papers import ATLAS
 from attnlib.results import Found, versions
 from attnlib.roleoverlaps import task_name
 from attnlib.viewdata import as_example, head_metrics, read
 from attnlib.viewer import METRICS
 
-ATLAS = "attnlib.atlas"
-"""Under this name an output of an executed notebook carries the parts of an atlas, as metadata."""
 TEXTS = (
     "The keeper of the lighthouse wrote a letter to her brother, who lived far inland.",
     "Why did the engineers, who had measured the cables twice, refuse to sign the report?",
@@ -248,7 +247,7 @@ def _skills(found: Findings, name_of: Callable[[Found], str]) -> list[Fact]:
             _column(coref.table, "high"),
             where=WHERE["coreference"],
             source=name_of(coref),
-            about=f"Of mentions with an antecedent; the nearest mention has {baseline:.0f} percent.",
+            about=f"Of mentions with an antecedent; the nearest one has {baseline:.0f} percent.",
         ),
     ]
 

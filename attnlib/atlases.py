@@ -1,0 +1,71 @@
+"""Which atlas of a model is at hand: published, carried by an executed chapter, or yet to be made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from attnlib.atlas import PUBLISHED, Atlas, from_parts, load
+from attnlib.atlaspage import fragment
+from attnlib.editions import notebook_path, project_root, settings_of
+from attnlib.ledger import atlas_in
+from attnlib.ledgerpage import raw
+from attnlib.runs import run_notebook
+
+CHAPTER = "agreement"
+HEAD = """# The atlas of heads
+
+Every head of the model has a card: what each of the four papers calls it and how surely, what it finds,
+what breaks without it, how fine-tuning changes it, its nearest relatives, and three sentences to watch it
+on. Click a head, or search: *heads that find objects*, *unskilled*, *next token*, *8-10*. Arrow keys walk
+through the grid; the address of a card can be shared. How the numbers were made, and how far the papers
+agree, is told in {chapter}.
+"""
+DATA = """
+The data behind this page is one file that `attnlib.atlas.load()` reads: `.table()` has a row for every head
+and fact. `attnlib atlas MODEL` makes the page, and the file, for another model.
+"""
+MISSING = """
+:::{note}
+This edition was built without the chapter that draws the atlas. `attnlib atlas e5-small` makes the page.
+:::
+"""
+
+
+def atlas_page(executed: Mapping[str, Path]) -> str:
+    """The page of the book, from the chapter that carries the atlas, if it was run."""
+    path = executed.get(CHAPTER)
+    parts = None if path is None else atlas_in(path)
+    if path is None or parts is None:
+        return HEAD.format(chapter="the chapter on agreement") + MISSING
+    shown = fragment(from_parts(parts, path.name), book_root="../")
+    return HEAD.format(chapter="[](../notebooks/agreement)") + raw(shown) + DATA
+
+
+def known_atlas(model: str) -> Atlas | None:
+    """The atlas of a model from what was run here last, or the published one."""
+    for path in _executed(project_root()):
+        parts = atlas_in(path)
+        if parts is not None and model in (parts["model"], Path(parts["model"]).name):
+            return from_parts(parts, path.name)
+    return load(model) if (PUBLISHED / f"{model}.json").is_file() else None
+
+
+def _executed(root: Path) -> Iterator[Path]:
+    """Executed chapters on agreement, the latest first."""
+    build = root / "_build"
+    found = [*build.glob(f"*/notebooks/{CHAPTER}*.ipynb"), *build.glob(f"runs/{CHAPTER}*.ipynb")]
+    yield from sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
+
+
+def made_atlas(model: str, *, edition: str, say: Callable[[str], None] = print) -> Atlas:
+    """The atlas of a model that has none yet: the chapter is run for it."""
+    source = notebook_path(CHAPTER)
+    say(f"{model} has no atlas yet: running the chapter on agreement ({edition} edition) ...")
+    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in model)
+    target = project_root() / "_build" / "runs" / f"{CHAPTER}-{name}.ipynb"
+    settings = settings_of(edition, source) | {"model": model, "other_models": []}
+    path = run_notebook(source, settings, target)
+    parts = atlas_in(path)
+    assert parts is not None, "the chapter on agreement ends with an atlas"
+    return from_parts(parts, path.name)
