@@ -1,4 +1,4 @@
-"""Which atlas of a model is at hand: published, carried by an executed chapter, or yet to be made."""
+"""Which atlas of a model is at hand: published, carried by a chapter, or yet to be made."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from attnlib.runs import run_notebook
 CHAPTER = "agreement"
 HEAD = """# The atlas of heads
 
-Every head of the model has a card: what each of the four papers calls it and how surely, what it finds,
-what breaks without it, how fine-tuning changes it, its nearest relatives, and three sentences to watch it
-on. Click a head, or search: *heads that find objects*, *unskilled*, *next token*, *8-10*. Arrow keys walk
-through the grid; the address of a card can be shared. How the numbers were made, and how far the papers
-agree, is told in {chapter}.
+Every head of the model has a card: what each of the four papers calls it and how surely, what it
+finds, what breaks without it, how fine-tuning changes it, its nearest relatives, and three sentences
+to watch it on. Click a head, or search: *heads that find objects*, *unskilled*, *next token*, *8-10*.
+Arrow keys walk through the grid; the address of a card can be shared. How the numbers were made, and
+how far the papers agree, is told in {chapter}.
 """
 DATA = """
-The data behind this page is one file that `attnlib.atlas.load()` reads: `.table()` has a row for every head
-and fact. `attnlib atlas MODEL` makes the page, and the file, for another model.
+The data behind this page is one file that `attnlib.atlas.load()` reads: `.table()` has a row for
+every head and fact. `attnlib atlas MODEL` makes the page, and the file, for another model.
 """
 MISSING = """
 :::{note}
-This edition was built without the chapter that draws the atlas. `attnlib atlas e5-small` makes the page.
+This edition was built without the chapter that draws the atlas. `attnlib atlas e5-small` makes it.
 :::
 """
 
