@@ -44,6 +44,11 @@ PLACES = {
         *("sec4.1", "sec4.2", "sec4.4", "sec4.5", "sec5"),
         *(f"tab1.{task}" for task in ("mrpc", "stsb", "sst2", "qqp", "rte", "qnli", "mnli")),
     ),
+    # No paper: every section of our own chapter that compares something.
+    "agreement": (
+        *("words", "questions", "disabling", "foretelling", "importance", "stability"),
+        *("stability.inputs", "stability.domains", "stability.twin", "stability.models"),
+    ),
 }
 
 
