@@ -13,7 +13,7 @@ import nbformat
 import pytest
 import yaml
 
-from attnlib import building, exercises, site, students, teaching, teachpages
+from attnlib import atlases, building, exercises, site, students, teaching, teachpages
 from attnlib.editions import Edition
 from attnlib.errors import UnknownName
 from attnlib.exercises import ExerciseError, catalogue, of_chapter
@@ -23,7 +23,7 @@ from attnlib.runs import run_notebook
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = {path.stem: path for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}
 TEACH = ROOT / "book" / "teach"
-PAPERS = ["clark2019", "kovaleva2019", "guan2020", "pande2021"]
+PAPERS = ["clark2019", "kovaleva2019", "guan2020", "pande2021", "agreement"]
 BIB = (ROOT / "book" / "references.bib").read_text(encoding="utf-8")
 
 
@@ -283,7 +283,8 @@ def lay_out(folder: Path) -> None:
     for name in NOTEBOOKS:
         (generated / f"exercises_{name}.md").write_text(teachpages.exercise_table(name))
     (generated / "handouts.md").write_text(teachpages.handout_links(published))
-    chapters = [f"notebooks/{name}" for name in NOTEBOOKS] + ["book/references"]
+    (folder / "book" / "atlas.md").write_text(atlases.atlas_page({}))
+    chapters = [f"notebooks/{name}" for name in NOTEBOOKS] + ["book/references", "book/atlas"]
     chapters += [f"book/teach/{path.stem}" for path in sorted(TEACH.glob("*.md"))]
     entries = [{"file": name} for name in chapters if name != "book/teach/index"]
     contents = {"format": "jb-book", "root": "book/teach/index", "chapters": entries}
