@@ -116,14 +116,14 @@ def build_published(say: Say = print) -> Path:
 
 
 def chosen_pages(edition: Edition, only: str | Iterable[str] | None) -> set[str]:
-    """The pages of the chapters that were asked for, or all of them."""
+    """The pages of the chapters that were asked for, each with its variants, or all of them."""
     known = [chapter.page for chapter in edition.chapters]
     chosen = known if only is None else [only] if isinstance(only, str) else list(only)
     for name in chosen:
         if name not in known:
             hint = did_you_mean(name, known)
             raise UnknownName(f"chapter '{name}' of {edition.name}. {hint}It has: {known}.")
-    return set(chosen)
+    return {one.page for one in edition.chapters if {one.page, one.notebook} & set(chosen)}
 
 
 def _forecast(edition: Edition, wanted: list[Chapter], kept: Mapping[str, Path]) -> str:
