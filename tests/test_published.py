@@ -62,3 +62,24 @@ def test_a_chapter_whose_code_has_changed_is_shown_as_it_was(laid_out: dict[str,
 def test_nothing_published_is_one_sentence(laid_out: dict[str, Path]) -> None:
     with pytest.raises(UnknownName, match="Run `attnlib book standard` and `attnlib publish`"):
         build_published(lambda line: None)
+
+
+def test_pages_do_not_link_to_a_chapter_that_is_left_out() -> None:
+    edition = building.load_edition(building.PUBLISHED)
+    pages = [chapter.page for chapter in edition.chapters]
+    here = {page: ROOT / "notebooks" / f"{page}.ipynb" for page in pages}
+    names = ("book/intro.md", "book/teach/syllabus.md", "notebooks/clark2019.ipynb")
+    files: dict[str, Path | str] = {name: ROOT / name for name in names}
+    files["book/_generated/handouts.md"] = "| {doc}`/notebooks/pande2021` | open |"
+    assert building._without_dead_links(files, edition, here) == {}
+    here.pop("pande2021")
+    mended = building._without_dead_links(files, edition, here)
+    assert set(mended) == set(files)
+    for name, content in mended.items():
+        assert isinstance(content, str) and "otebooks/pande2021" not in content
+        assert "./pande2021.ipynb" not in content
+        kept = files[name]
+        assert content.count("clark2019") == (
+            kept if isinstance(kept, str) else kept.read_text(encoding="utf-8")
+        ).count("clark2019")
+    assert "*Which jobs does a head have?* (not in this build)" in str(mended["book/intro.md"])
