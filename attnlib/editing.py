@@ -70,7 +70,7 @@ def naming(text: str, absent: Mapping[str, str]) -> str:
     if not absent:
         return text
     either = "|".join(map(re.escape, absent))
-    folder = r"(?:/?[\w./-]*\bnotebooks/|\./(?=[\w-]+\.ipynb))"
+    folder = r"(?:(?:/|(?:\.\.?/)+)?notebooks/|\./(?=[\w-]+\.ipynb))"
     place = rf"{folder}(?P<page>{either})(?:\.(?:ipynb|md|html))?(?:#[^\s)>`\"]*)?"
 
     def name(match: re.Match[str]) -> str:

@@ -130,6 +130,7 @@ def test_a_chapter_that_is_not_here_is_named_and_not_linked(given: str, left: st
         "[](../notebooks/clark2019), {doc}`/notebooks/guan2020`",
         "{doc}`for teachers <kovaleva2019>`",  # a page of its own, which is here
         "{cite:t}`kovaleva2019`, and `attnlib run kovaleva2019`",
+        '<a href="../../handouts/notebooks/kovaleva2019.ipynb" download>notebook</a>',
         "![a picture](../notebooks/pictures/kovaleva2019.svg)",
     ],
 )
