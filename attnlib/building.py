@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from attnlib import ledger, pages
-from attnlib.editing import as_variant, with_prose_of
+from attnlib.editing import as_variant, naming, naming_in, title_of, with_prose_of
 from attnlib.editions import (
     Chapter,
     Edition,
@@ -237,6 +237,7 @@ def build_pages(edition: Edition, executed: Mapping[str, Path], folder: Path, sa
             page = as_variant(_read(executed[chapter.page]), chapter.notebook, chapter.variant)
             files[f"notebooks/{chapter.page}.ipynb"] = json.dumps(page, ensure_ascii=False)
     files |= pages.generated(root, edition, executed)
+    files |= _without_dead_links(files, edition, executed)
     handouts = folder / "handouts"
     for path in hand_out(teachable(), executed, handouts):
         files[f"_extra/handouts/{path.relative_to(handouts)}"] = path
@@ -265,6 +266,26 @@ def build_pages(edition: Edition, executed: Mapping[str, Path], folder: Path, sa
     stamp.write_text(key)
     say(f"pages: done in {time.perf_counter() - began:.0f} s")
     return index
+
+
+def _without_dead_links(
+    files: Mapping[str, Path | str], edition: Edition, executed: Mapping[str, Path]
+) -> dict[str, Path | str]:
+    """The pages that link to a chapter which is not here, with its title in place of the link."""
+    away = [chapter for chapter in edition.chapters if chapter.page not in executed]
+    titles = {one.page: title_of(_read(notebook_path(one.notebook))) for one in away}
+    changed: dict[str, Path | str] = {}
+    for name, content in files.items():
+        if not titles or not name.endswith((".md", ".ipynb")):
+            continue
+        text = content if isinstance(content, str) else content.read_text(encoding="utf-8")
+        if name.endswith(".md"):
+            mended = naming(text, titles)
+        else:
+            mended = json.dumps(naming_in(json.loads(text), titles), ensure_ascii=False)
+        if mended != text:
+            changed[name] = mended
+    return changed
 
 
 def _vendored(scripts: Path, say: Say) -> bool:

@@ -94,3 +94,24 @@ def test_a_chapter_that_was_not_run_is_not_published(shelf: Path) -> None:
     with pytest.raises(UnknownName, match="was not run here"):
         publishing.publish("standard", say=lambda line: None)
     assert not list(shelf.glob("*.ipynb"))
+
+
+def test_pages_do_not_link_to_a_chapter_that_is_left_out() -> None:
+    edition = building.load_edition(building.PUBLISHED)
+    pages = [chapter.page for chapter in edition.chapters]
+    here = {page: ROOT / "notebooks" / f"{page}.ipynb" for page in pages}
+    names = ("book/intro.md", "book/teach/syllabus.md", "notebooks/clark2019.ipynb")
+    files: dict[str, Path | str] = {name: ROOT / name for name in names}
+    files["book/_generated/handouts.md"] = "| {doc}`/notebooks/pande2021` | open |"
+    assert building._without_dead_links(files, edition, here) == {}
+    here.pop("pande2021")
+    mended = building._without_dead_links(files, edition, here)
+    assert set(mended) == set(files)
+    for name, content in mended.items():
+        assert isinstance(content, str) and "otebooks/pande2021" not in content
+        assert "./pande2021.ipynb" not in content
+        kept = files[name]
+        assert content.count("clark2019") == (
+            kept if isinstance(kept, str) else kept.read_text(encoding="utf-8")
+        ).count("clark2019")
+    assert "*Which jobs does a head have?* (not in this build)" in str(mended["book/intro.md"])
