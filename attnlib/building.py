@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from attnlib import ledger, pages
-from attnlib.editing import as_variant, with_prose_of
+from attnlib.editing import as_variant, naming, naming_in, title_of, with_prose_of
 from attnlib.editions import (
     Chapter,
     Edition,
@@ -116,14 +116,14 @@ def build_published(say: Say = print) -> Path:
 
 
 def chosen_pages(edition: Edition, only: str | Iterable[str] | None) -> set[str]:
-    """The pages of the chapters that were asked for, or all of them."""
+    """The pages of the chapters that were asked for, each with its variants, or all of them."""
     known = [chapter.page for chapter in edition.chapters]
     chosen = known if only is None else [only] if isinstance(only, str) else list(only)
     for name in chosen:
         if name not in known:
             hint = did_you_mean(name, known)
             raise UnknownName(f"chapter '{name}' of {edition.name}. {hint}It has: {known}.")
-    return set(chosen)
+    return {one.page for one in edition.chapters if {one.page, one.notebook} & set(chosen)}
 
 
 def _forecast(edition: Edition, wanted: list[Chapter], kept: Mapping[str, Path]) -> str:
@@ -237,6 +237,7 @@ def build_pages(edition: Edition, executed: Mapping[str, Path], folder: Path, sa
             page = as_variant(_read(executed[chapter.page]), chapter.notebook, chapter.variant)
             files[f"notebooks/{chapter.page}.ipynb"] = json.dumps(page, ensure_ascii=False)
     files |= pages.generated(root, edition, executed)
+    files |= _without_dead_links(files, edition, executed)
     handouts = folder / "handouts"
     for path in hand_out(teachable(), executed, handouts):
         files[f"_extra/handouts/{path.relative_to(handouts)}"] = path
@@ -265,6 +266,26 @@ def build_pages(edition: Edition, executed: Mapping[str, Path], folder: Path, sa
     stamp.write_text(key)
     say(f"pages: done in {time.perf_counter() - began:.0f} s")
     return index
+
+
+def _without_dead_links(
+    files: Mapping[str, Path | str], edition: Edition, executed: Mapping[str, Path]
+) -> dict[str, Path | str]:
+    """The pages that link to a chapter which is not here, with its title in place of the link."""
+    away = [chapter for chapter in edition.chapters if chapter.page not in executed]
+    titles = {one.page: title_of(_read(notebook_path(one.notebook))) for one in away}
+    changed: dict[str, Path | str] = {}
+    for name, content in files.items():
+        if not titles or not name.endswith((".md", ".ipynb")):
+            continue
+        text = content if isinstance(content, str) else content.read_text(encoding="utf-8")
+        if name.endswith(".md"):
+            mended = naming(text, titles)
+        else:
+            mended = json.dumps(naming_in(json.loads(text), titles), ensure_ascii=False)
+        if mended != text:
+            changed[name] = mended
+    return changed
 
 
 def _vendored(scripts: Path, say: Say) -> bool:

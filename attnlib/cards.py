@@ -109,8 +109,9 @@ def metrics_page(metrics: Iterable[Any], formulas: Mapping[str, str]) -> str:
     lines = [METRICS]
     for paper, own in sorted(groups.items()):
         lines += [f"## {paper_name(paper)}", ""]
+        lines += [":::{table}", ":class: attn-stack attn-facts", ""]
         lines += ["| metric | what it measures | unit | bounds | where |", "|---|---|---|---|---|"]
-        lines += [*map(_metric_row, own), ""]
+        lines += [*map(_metric_row, own), ":::", ""]
         for metric in own:
             if metric.key in formulas:
                 lines += [f"`{metric.key}`:", "", "$$", formulas[metric.key], "$$", ""]

@@ -166,8 +166,7 @@ def _row_axis(
     panel.xaxis.set_major_locator(MaxNLocator(5))
     panel.grid(axis="x", color=style.FAINT, alpha=0.25, lw=0.6)
     panel.set_axisbelow(True)
-    panel.tick_params(axis="y", length=0)
-    panel.tick_params(axis="y", labelsize=8.5)
+    panel.tick_params(axis="y", length=0, labelsize=8.5, pad=8)  # a hollow mark may stand at 0
     panel.spines["left"].set_visible(False)
 
 
@@ -207,18 +206,21 @@ def _relation_marks(panel: Axes, rows: pd.DataFrame, told: Mapping[str, Mapping[
 
 def _relation_columns(panel: Axes, rows: pd.DataFrame) -> None:
     """Head, direction and number of cases, written to the right of the axis."""
-    side: Any = {"xycoords": panel.get_yaxis_transform(), "va": "center_baseline"}
-    side |= {"annotation_clip": False, "fontsize": 7.5}
-    for x, name, ha in ((1.02, "head", "left"), (1.1, "", "left"), (1.28, "n", "right")):
-        panel.annotate(name, (x, -0.95), ha=ha, alpha=0.65, **side)
+    side: Any = {"xycoords": panel.get_yaxis_transform(), "textcoords": "offset points"}
+    side |= {"va": "center_baseline", "annotation_clip": False, "fontsize": 7.5}
+
+    def write(text: str, x: float, y: float, ha: str = "left", alpha: float = 0.75) -> None:
+        panel.annotate(text, (1.0, y), xytext=(x, 0), ha=ha, alpha=alpha, **side)
+
+    write("head", 10, -0.95, alpha=0.65)
+    write("n", 122, -0.95, "right", 0.65)
     for place, (_, row) in enumerate(rows.iterrows()):
         if pd.isna(row["accuracy"]):
-            panel.annotate("not measured", (1.02, place), ha="left", alpha=0.65, **side)
+            write("not measured", 10, place, alpha=0.65)
             continue
-        arrow = str(row["direction"]).replace("->", "→")
-        panel.annotate(str(row["head"]), (1.02, place), ha="left", **side)
-        panel.annotate(arrow, (1.1, place), ha="left", alpha=0.75, **side)
-        panel.annotate(f"{int(row['n']):,}", (1.28, place), ha="right", alpha=0.75, **side)
+        write(str(row["head"]), 10, place, alpha=1.0)
+        write(str(row["direction"]).replace("->", "→"), 40, place)
+        write(f"{int(row['n']):,}", 122, place, "right")
 
 
 def _paper_words(value: Any, digits: int = 0, beside: str = "the paper") -> str:

@@ -1,9 +1,10 @@
-"""Executed notebooks changed without running them: newer prose, and pages for a second model."""
+"""Pages changed without a run: newer prose, second models, chapters that are not here."""
 
 from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Mapping
 from typing import Any
 
 Cell = dict[str, Any]
@@ -52,6 +53,46 @@ def as_variant(executed: Notebook, home: str, suffix: str) -> Notebook:
             r"^# (.*)$", rf"# \1: {suffix}", _source(texts[0]), count=1, flags=re.M
         )
     return book
+
+
+def title_of(book: Notebook) -> str:
+    """The title of a chapter: its first heading."""
+    texts = (_source(cell) for cell in book["cells"] if not _is_code(cell))
+    found = (re.search(r"^# (.+)$", text, re.M) for text in texts)
+    return next((match[1].strip() for match in found if match), "")
+
+
+def naming(text: str, absent: Mapping[str, str]) -> str:
+    """The text of a page with the chapters that are not here named, not linked.
+
+    absent  pages of chapters that a build leaves out -> their titles
+    """
+    if not absent:
+        return text
+    either = "|".join(map(re.escape, absent))
+    folder = r"(?:(?:/|(?:\.\.?/)+)?notebooks/|\./(?=[\w-]+\.ipynb))"
+    place = rf"{folder}(?P<page>{either})(?:\.(?:ipynb|md|html))?(?:#[^\s)>`\"]*)?"
+
+    def name(match: re.Match[str]) -> str:
+        words = (match["words"] or "").strip()
+        return words or f"*{absent[match['page']]}* (not in this build)"
+
+    for link in (
+        rf"\[(?P<words>[^\[\]]*)\]\({place}\)",
+        rf"\{{doc\}}`(?:(?P<words>[^`<]+)<)?{place}>?`",
+        rf'<a href="{place}"[^>]*>(?P<words>.*?)</a>',
+    ):
+        text = re.sub(link, name, text)
+    return text
+
+
+def naming_in(book: Notebook, absent: Mapping[str, str]) -> Notebook:
+    """The notebook with the chapters that are not here named in its prose, not linked."""
+    cells = [
+        cell if _is_code(cell) else {**cell, "source": naming(_source(cell), absent)}
+        for cell in book["cells"]
+    ]
+    return {**book, "cells": cells}
 
 
 def _relabelled(text: str, labels: set[str], suffix: str) -> str:

@@ -46,8 +46,9 @@ def head_map(
         kinds = _by_behaviour(right, rows)
         for panel in (left, right):
             plane_axis(panel, rows)
-            write_names(panel, marked, rows)
         _scale_bar(left, rows, unit)
+        for panel in (left, right):
+            write_names(panel, marked, rows)
     counts = ", ".join(f"{name} {count}" for name, count in kinds.items())
     text = (
         "Each point is a head; the nearer two points, the more alike the heads attend. Left: the "
@@ -178,7 +179,9 @@ def _by_layer(figure: Figure, panel: Axes, rows: pd.DataFrame) -> None:
     bar.outline.set_visible(False)  # type: ignore[operator]
     bar.ax.tick_params(length=0, labelsize=7.5)
     bar.locator = MaxNLocator(6, integer=True)
-    bar.set_label("layer", fontsize=8)
+    # Beside the bar: below its numbers it would stand outside the figure.
+    said: Any = {"transform": place.transAxes, "ha": "right", "va": "center", "fontsize": 8}
+    place.text(-0.03, 0.5, "layer", **said)
 
 
 def _by_behaviour(panel: Axes, rows: pd.DataFrame) -> dict[str, int]:
@@ -219,15 +222,72 @@ def write_names(
     size: float = 7.5,
     away: tuple[float, float] = (3, 1.5),
 ) -> None:
-    """Names of heads on the outer side of their points, so many points away from them."""
+    """Names of heads beside their points, outwards if that covers no other point or name.
+
+    away  how far, in points; call this last, when the panel has its place in the figure
+    """
+    figure = panel.get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()  # only now a place has a number of points
+    scale = 72 / figure.dpi
+    dots = scale * panel.transData.transform(rows[["x", "y"]].to_numpy(float))
+    middle = scale * panel.transData.transform((rows["x"].mean(), rows["y"].mean()))
+    edges = scale * panel.get_window_extent().get_points()
+    written: list[_Box] = []
     for _, row in marked.iterrows():
-        right, up = row["x"] >= rows["x"].mean(), row["y"] >= rows["y"].mean()
-        place: Any = {"ha": "left" if right else "right", "va": "bottom" if up else "top"}
-        shift = (away[0] if right else -away[0], away[1] if up else -away[1])
-        at: Any = (row["x"], row["y"])
-        panel.annotate(
-            row["name"], at, xytext=shift, textcoords="offset points", fontsize=size, **place
-        )
+        dot = scale * panel.transData.transform((row["x"], row["y"]))
+        wide, tall = 0.62 * size * len(row["name"]), 0.8 * size
+        boxes = {side: _beside(dot, side, (wide, tall), away) for side in _sides(*(dot >= middle))}
+        costs = {
+            side: _covered(box, dots, written) + 2 * _outside(box, edges)
+            for side, box in boxes.items()
+        }
+        side = min(costs, key=lambda one: costs[one])  # the first of equals: the outer side
+        written.append(boxes[side])
+        across, upwards = side
+        place: Any = {
+            "ha": {1: "left", 0: "center", -1: "right"}[across],
+            "va": {1: "bottom", 0: "center_baseline", -1: "top"}[upwards],
+            "xytext": (across * away[0], upwards * away[1] + (1 - abs(across)) * upwards * 3),
+            "textcoords": "offset points",
+        }
+        panel.annotate(row["name"], (row["x"], row["y"]), fontsize=size, **place)
+
+
+_Side = tuple[int, int]
+_Box = tuple[float, float, float, float]  # left, bottom, right, top
+
+
+def _sides(right: bool, up: bool) -> list[_Side]:
+    """Where a name can stand, best first: outwards, beside, the other corners, above and below."""
+    x, y = (1 if right else -1), (1 if up else -1)
+    return [(x, y), (x, 0), (x, -y), (-x, y), (-x, 0), (0, y), (-x, -y), (0, -y)]
+
+
+def _beside(dot: Any, side: _Side, size: tuple[float, float], away: tuple[float, float]) -> _Box:
+    """The room of a name on that side of a point, all in points."""
+    ends = []
+    for at, way, length, gap in zip(dot, side, size, away, strict=True):
+        low = at + gap if way > 0 else at - gap - length if way < 0 else at - length / 2
+        ends.append((float(low), float(low + length)))
+    (left, right), (bottom, top) = ends
+    if side[0] == 0:  # straight above or below, the mark itself is in the way
+        bottom, top = bottom + 3 * side[1], top + 3 * side[1]
+    return left, bottom, right, top
+
+
+def _covered(box: _Box, dots: Any, written: Sequence[_Box], mark: float = 2.5) -> int:
+    """How many points and names a name in this box would lie on."""
+    left, bottom, right, top = box
+    inside = (dots[:, 0] > left - mark) & (dots[:, 0] < right + mark)
+    inside &= (dots[:, 1] > bottom - mark) & (dots[:, 1] < top + mark)
+    names = sum(left < r and right > x and bottom < t and top > b for x, b, r, t in written)
+    return int(inside.sum()) + 2 * names
+
+
+def _outside(box: _Box, edges: Any) -> bool:
+    (left, bottom), (right, top) = edges
+    return bool(box[0] < left or box[1] < bottom or box[2] > right or box[3] > top)
 
 
 def _scale_bar(panel: Axes, rows: pd.DataFrame, unit: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from attnlib.pagetables import BADGES, number_text, paper_name
@@ -71,9 +71,13 @@ SCRIPT = r"""
 """
 
 
-def ledger_page(rows: Sequence[Row]) -> str:
-    """The page: rules, filters, and a row for every claim."""
-    return f"{HEAD}\n{raw(_ledger(rows))}"
+def ledger_page(rows: Sequence[Row], chapters: Collection[str] | None = None) -> str:
+    """The page: rules, filters, and a row for every claim.
+
+    chapters  the papers whose chapters are in the book: only these are linked; None: all
+    """
+    linked = {row["paper"] for row in rows} if chapters is None else set(chapters)
+    return f"{HEAD}\n{raw(_ledger(rows, linked))}"
 
 
 def verdict_bars(rows: Sequence[Row], *, ledger: str = "ledger.html") -> str:
@@ -108,10 +112,10 @@ def raw(text: str) -> str:
     return f"```{{raw}} html\n{text}\n```\n"
 
 
-def _ledger(rows: Sequence[Row]) -> str:
+def _ledger(rows: Sequence[Row], linked: Collection[str]) -> str:
     names = ("claim", "paper", "ours", "95% interval", "phenomenon", "verdict", "deviations")
     head = "".join(f'<th scope="col">{name}</th>' for name in names)
-    body = "".join(_row(row) for row in rows)
+    body = "".join(_row(row, linked) for row in rows)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return (
         f'<div class="attn-ledger"><div class="filters" hidden>{_filters(rows)}</div>'
@@ -140,10 +144,12 @@ def _filters(rows: Sequence[Row]) -> str:
     return f'{"".join(groups)}<div class="last">{search}{clear}{told}</div>'
 
 
-def _row(row: Row) -> str:
+def _row(row: Row, linked: Collection[str]) -> str:
     kind, sign = BADGES[row["verdict"]]
     reason = html.escape(str(row.get("reason") or ""), quote=True)
-    chapter = f'<a href="../notebooks/{row["paper"]}.html">{paper_name(row["paper"])}</a>'
+    chapter = paper_name(row["paper"])
+    if row["paper"] in linked:
+        chapter = f'<a href="../notebooks/{row["paper"]}.html">{chapter}</a>'
     cells = {
         "paper": _said(row),
         "ours": _text(row["ours"]),

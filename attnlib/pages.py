@@ -18,6 +18,8 @@ from attnlib.reader.stats import statistics
 from attnlib.stream import METRICS
 from attnlib.teachpages import exercise_counts, exercise_tables, handout_links
 
+_JUDGED = ("reproduced", "partly", "not_reproduced")
+
 
 def generated(root: Path, edition: Edition, executed: Mapping[str, Path]) -> dict[str, str]:
     """Sources of pages, by their place among the sources of the book.
@@ -31,7 +33,7 @@ def generated(root: Path, edition: Edition, executed: Mapping[str, Path]) -> dic
         "book/_generated/reader_baselines.md": baselines_table(),
         "book/_generated/verdicts.md": landing.verdicts(rows),
         "book/_generated/front_figure.md": landing.front_figure(own),
-        "book/ledger.md": ledger_page(rows),
+        "book/ledger.md": ledger_page(rows, own),
         "book/atlas.md": atlas_page(own),
         "book/assets.md": cards.assets_page(edition),
         "book/metrics.md": cards.metrics_page(METRICS.values(), formulas()),
@@ -54,7 +56,9 @@ def numbers(edition: Edition, executed: Mapping[str, Path]) -> dict[str, Any]:
     flat |= {"claims": len(rows), "papers": len({row["paper"] for row in rows})}
     flat["metrics"] = len(METRICS)
     flat |= exercise_counts()
-    return {key: f"{value:,}" for key, value in flat.items()}
+    told = {key: f"{value:,}" for key, value in flat.items()}
+    open_claims = len(rows) - sum(flat[f"claims_{name}"] for name in _JUDGED)
+    return told | {"claims_rest": f", {open_claims:,} not judged here" if open_claims else ""}
 
 
 def _own(edition: Edition, executed: Mapping[str, Path]) -> dict[str, Path]:

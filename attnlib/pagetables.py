@@ -124,7 +124,8 @@ def _change(one: float, two: float) -> str:
         return "–"
     if not change:
         return "none"
-    part = f" ({100 * change / abs(one):+.2g}%)" if one else ""
+    percent = 100 * change / abs(one) if one else 0.0
+    part = f" ({percent:+{'.0f' if abs(percent) >= 10 else '.2g'}}%)" if one else ""
     return f"{change:+.3g}{part}".replace("-", "−")
 
 

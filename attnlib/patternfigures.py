@@ -86,11 +86,12 @@ def pattern_examples(examples: Sequence[PatternExample], *, caption: str | None 
     )
     text = (
         "Attention maps of each pattern; rows attend to columns, the darker the more, up to the "
-        f"largest weight of a map. {told[:1].upper()}{told[1:]}."
+        "largest weight of a map. Below each stand its corpus and its head."
     )
     pairs = [(one.pattern, one.name) for found in lines.values() for one in found]
     rows = pd.DataFrame(pairs, columns=["pattern", "name"])
-    return Drawing(figure, caption or text, f"Small pictures of attention maps. {text}", rows)
+    alt = f"Small pictures of attention maps. {text} {told[:1].upper()}{told[1:]}."
+    return Drawing(figure, caption or text, alt, rows)
 
 
 def pattern_shares(

@@ -23,7 +23,8 @@ def publish(
     """Copy the executed chapters of an edition, and the results behind them, to book/published/.
 
     The folder then holds exactly these: it is committed, and the published book is built from it.
-    With `only`, the other chapters stay as they were published before.
+    With `only`, the other chapters stay as they were published before, or unpublished, and so do
+    results: those of a chapter that is still being computed may lie there already.
     """
     from attnlib import results  # it brings torch, which no other command of an edition needs
 
@@ -40,6 +41,8 @@ def publish(
         folder = executed if chapter.page in wanted else published
         path = folder / f"{chapter.page}.ipynb"
         if not path.is_file():
+            if chapter.page not in wanted:
+                continue
             raise UnknownName(
                 f"chapter '{chapter.page}' of {edition.name} was not run here. "
                 f"Run `attnlib book {edition.name}` first."
@@ -57,7 +60,9 @@ def publish(
     paths = [published / name for name in data]
     for parts in filter(None, map(ledger.atlas_in, paths)):
         _publish_atlas(parts, published / "atlas")
-    copied = results.publish(name for path in paths for name in ledger.results_behind(path))
+    behind = [name for path in paths for name in ledger.results_behind(path)]
+    papers = None if only is None else {c.notebook for c in edition.chapters if c.page in wanted}
+    copied = results.publish(behind, papers=papers)
     say(f"{len(paths)} chapters and {len(copied) // 2} results in {published.relative_to(root)}")
     return published
 

@@ -11,7 +11,7 @@ import platform
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -99,8 +99,14 @@ def remembered(
     return result or Result(found, manifest, kept / f"{name}.json")
 
 
-def publish(names: Iterable[str], folder: Path = PUBLISHED) -> list[Path]:
-    """Copy results, each a record and its table, to where they are committed; others go."""
+def publish(
+    names: Iterable[str], folder: Path | None = None, *, papers: Collection[str] | None = None
+) -> list[Path]:
+    """Copy results, each a record and its table, to where they are committed; others go.
+
+    papers  of these alone: results of other papers stay, whether they are named or not
+    """
+    folder = PUBLISHED if folder is None else folder
     folder.mkdir(parents=True, exist_ok=True)
     wanted = [f"{name}{suffix}" for name in names for suffix in (".json", ".parquet")]
     for name in wanted:
@@ -110,7 +116,8 @@ def publish(names: Iterable[str], folder: Path = PUBLISHED) -> list[Path]:
         elif not (folder / name).is_file():
             raise AssetError(f"the result {name} is neither kept nor published. Run it again.")
     for stale in folder.iterdir():
-        if stale.name not in wanted:
+        of_these = papers is None or stale.name.partition("-")[0] in papers
+        if stale.name not in wanted and of_these:
             stale.unlink()
     return [folder / name for name in wanted]
 

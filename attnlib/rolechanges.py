@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -162,7 +163,7 @@ def _role_task_panels(table: pd.DataFrame) -> tuple[Figure, dict[tuple[str, str]
         for panel, task in zip(grid[0], tasks, strict=True):
             panel.set_title(task_name(task), fontsize=9)
         for line, role in zip(grid, roles, strict=True):
-            line[0].set_ylabel(role_name(role), fontsize=8.5, fontweight="bold")
+            line[0].set_ylabel(fill(role_name(role), 12), fontsize=8.5, fontweight="bold")
         for panel in grid[-1]:
             panel.set_xlabel("layer", fontsize=8)
         figure.align_ylabels(grid[:, 0])

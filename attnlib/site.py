@@ -44,6 +44,8 @@ def build_site(source: Path, work: Path, out: Path, *, strict: bool = True) -> P
     work.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-c", _JUPYTER_BOOK, "build", str(source)]
     flags = ["-n", "-W", "--keep-going"] if strict else []
+    if _has_stale_files(source, work / "_build" / "html"):
+        flags.append("--all")
     done = subprocess.run(
         [*command, "--path-output", str(work), *flags], capture_output=True, text=True, check=False
     )
@@ -55,6 +57,20 @@ def build_site(source: Path, work: Path, out: Path, *, strict: bool = True) -> P
         raise BookError(f"the pages were not built: {said or 'no reason given'}. See {log}.")
     _publish(work / "_build" / "html", out)
     return out / "index.html"
+
+
+def _has_stale_files(source: Path, built: Path) -> bool:
+    """Whether a style sheet or another file beside the pages differs from the one built earlier.
+
+    Sphinx copies such files only when it writes a page, and pages carry the digests of some.
+    """
+    beside = {source / "book" / "_static": built / "_static", source / "_extra": built}
+    for folder, target in beside.items():
+        for path in sorted(folder.rglob("*")):
+            copy = target / path.relative_to(folder)
+            if path.is_file() and copy.is_file() and copy.read_bytes() != path.read_bytes():
+                return True
+    return False
 
 
 def _publish(built: Path, out: Path) -> None:

@@ -23,6 +23,8 @@ from attnlib.typefigures import head_names
 
 FAR = 0.99
 """Colours reach a quarter beyond this quantile: a few outliers would leave all others pale."""
+CROWD = 30
+"""More rings than this in a grid hide its colours: small dots take their place."""
 
 
 def task_grids(
@@ -46,7 +48,7 @@ def task_grids(
     diverging    0 in the middle, and colours equally far on both sides
     low, high    ends of the colours, else they hold 0 and all values (if diverging, no outliers)
     marked       how many heads of a panel, the largest or the farthest from 0, get a ring
-    significant  a column of true and false: these heads get the ring instead
+    significant  a column of true and false: these heads get the ring instead; a dot, if many do
     """
     need(table, group, "layer", "head", value, *([significant] if significant else []))
     rows = ordered_rows(table, value, [group, "layer", "head"])
@@ -56,13 +58,16 @@ def task_grids(
     scale = _scale(rows[value], diverging, low, high)
     shape = (int(rows["layer"].max()), int(rows["head"].max()))
     names = list(dict.fromkeys(rows[group]))
+    counts = {name: int(ringed[rows[group] == name].sum()) for name in names}
+    crowded = max(counts.values()) > CROWD
     label = f"{what}, {unit}" if unit else what
     with style.drawing():
         figure, panels, cell = _grid_panels(len(names), shape)
         for panel, name in zip(panels, names, strict=True):
             mine = rows[group] == name
             _grid(panel, rows[mine], value, shape, scale)
-            _rings(panel, rows[mine & ringed], value, scale, 0.55 * min(cell, 14))
+            size = (0.2 if crowded else 0.55) * min(cell, 14)
+            _rings(panel, rows[mine & ringed], value, scale, size, solid=crowded)
             panel.set_title(task_name(name), fontsize=9)
             say_undefined(panel, rows.loc[mine, value])
         _colour_bar(panels, scale, rows[value], label)
@@ -74,8 +79,10 @@ def task_grids(
     )
     rings = f" Rings: the strongest {marked} of each panel." if ringed.any() else ""
     if significant:
-        counts = (f"{task_name(n)} {int(ringed[rows[group] == n].sum())}" for n in names)
-        rings = f" Rings: significant heads ({', '.join(counts)})."
+        shown = ", ".join(f"{task_name(name)} {n}" for name, n in counts.items())
+        rings = f" {'Dots' if crowded else 'Rings'}: significant heads ({shown})."
+        if not ringed.any():
+            rings = " No head is significant."
     gone = int(rows[value].isna().sum())
     text = (
         f"One cell per head, layers downwards: {label}.{rings} "
@@ -169,9 +176,19 @@ def _grid(
     panel.spines[:].set_visible(False)
 
 
-def _rings(panel: Axes, rows: pd.DataFrame, value: str, scale: ScalarMappable, size: float) -> None:
+def _rings(
+    panel: Axes,
+    rows: pd.DataFrame,
+    value: str,
+    scale: ScalarMappable,
+    size: float,
+    *,
+    solid: bool = False,
+) -> None:
     inks = [ink_on(to_hex(one)) for one in scale.to_rgba(rows[value].to_numpy(float))]
     look: Any = {"s": size**2, "lw": 1.1, "facecolor": "none", "edgecolor": inks}
+    if solid:
+        look |= {"lw": 0.0, "facecolor": inks}
     panel.scatter(rows["head"], rows["layer"], **look)
 
 

@@ -192,12 +192,12 @@ def heads_against(
             panel.plot([0, top], [0, top], color=style.FAINT, lw=0.9, zorder=0)
         else:
             panel.axhline(0, color=style.FAINT, lw=0.8, zorder=0)
-        write_names(panel, marked, places)
         panel.set(xlabel=x_label, ylabel=y_label)
         light_grid(panel)
         bar = figure.colorbar(dots, ax=panel, shrink=0.8, aspect=22, label="layer")
         bar.outline.set_visible(False)  # type: ignore[operator]
         bar.locator = MaxNLocator(6, integer=True)
+        write_names(panel, marked, places)
     size = (float(rows[x].abs().max()), float(rows[y].abs().max()))
     told = ", ".join(
         f"{row['name']} ({told_number(row[x], size[0], '-')}, {told_number(row[y], size[1], '-')})"

@@ -91,9 +91,9 @@ def type_plane(
                     edge = {"color": look.colour, "marker": "x"}
                 told = f"{name} ({int((rows['type'] == name).sum())})" if solid else None
                 panel.scatter(part["x"], part["y"], label=told, **edge, **dots)
-        plane_axis(panel, placed, rim=0.08)
-        write_names(panel, marked, placed, size=8, away=(4, 2))
+        plane_axis(panel, placed, rim=0.12)
         figure.legend(loc="outside lower center", ncols=5, fontsize=8.5, **style.TIGHT)
+        write_names(panel, marked, placed, size=8, away=(4, 2))
     counts, n_border = spoken_counts(rows), int((~inside).sum())
     lost = f" {len(rows) - len(placed)} heads have no place." if len(placed) < len(rows) else ""
     border = (

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import unquote
 
 import pytest
 from tinybook import PAGE, lay_out, shared_folder, tiny_site
 
+from attnlib import site
 from attnlib.site import BookError, build_site, external_loads
 
 ROOT = Path(__file__).parents[1]
@@ -89,6 +91,30 @@ def test_planted_faults_are_caught(tmp_path: Path, page: str, said: str) -> None
     with pytest.raises(BookError, match=said):
         build_site(tmp_path / "source", tmp_path / "work", tmp_path / "html")
     assert not (tmp_path / "html").exists()
+
+
+def test_a_changed_style_sheet_writes_the_pages_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sphinx would leave the old one beside pages that have not changed."""
+    asked: list[list[str]] = []
+    style, built = (
+        tmp_path / place / "look.css" for place in ("book/_static", "_build/html/_static")
+    )
+
+    def run(command: list[str], **_: object) -> SimpleNamespace:
+        asked.append(command)
+        built.parent.mkdir(parents=True, exist_ok=True)
+        built.write_text(style.read_text())
+        return SimpleNamespace(stdout="", stderr="", returncode=0)
+
+    monkeypatch.setattr(site.subprocess, "run", run)
+    style.parent.mkdir(parents=True)
+    for text in ("a {}", "a {}", "b {}"):
+        style.write_text(text)
+        build_site(tmp_path, tmp_path, tmp_path / "out")
+    assert ["--all" in command for command in asked] == [False, False, True]
+    assert (tmp_path / "out" / "_static" / "look.css").read_text() == "b {}"
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,37 @@ def test_heads_and_directions_are_written_and_missing_rows_say_so() -> None:
     assert drawing.caption.startswith("For 1 of 2 relations")
 
 
+def test_nothing_is_written_beyond_the_edge_of_the_figure() -> None:
+    large = relations().assign(n=[123_456, 98_765, 72_126, 0])
+    for drawing in (relation_accuracies(large, PAPER), head_map(plane())):
+        canvas = FigureCanvasAgg(drawing.figure)
+        canvas.draw()
+        for panel in [*drawing.figure.axes, *drawing.figure.axes[0].child_axes]:
+            for text in [*panel.texts, panel.xaxis.label]:
+                if text.get_text():
+                    box = text.get_window_extent()
+                    assert box.x0 >= 0 and box.x1 <= drawing.figure.bbox.x1, text.get_text()
+                    assert box.y0 >= 0 and box.y1 <= drawing.figure.bbox.y1, text.get_text()
+    texts = {
+        text.get_text(): text for text in relation_accuracies(large, PAPER).figure.axes[0].texts
+    }
+    assert texts["123,456"].get_position()[0] > texts["dep→head"].get_position()[0] + 60
+
+
+def test_a_name_gives_way_to_other_points() -> None:
+    """Eight points stand where the names of the outermost would go by themselves."""
+    outer = pd.DataFrame({"x": [-1.0, 1.0, 1.0, -1.0], "y": [-1.0, -1.0, 1.0, 1.0]})
+    ring = pd.concat([outer * 1.045, outer * [1.07, 1.045]])
+    rows = pd.concat([outer, ring], ignore_index=True)
+    rows = rows.assign(layer=1, head=np.arange(1, 13), behaviour="other")
+    drawing = head_map(rows, named=["1-1", "1-2", "1-3", "1-4"])
+    FigureCanvasAgg(drawing.figure).draw()
+    panel = drawing.figure.axes[1]
+    dots = panel.transData.transform(rows[["x", "y"]].to_numpy())
+    for text in panel.texts:
+        assert not any(text.get_window_extent().contains(*dot) for dot in dots), text.get_text()
+
+
 # Scores
 
 
@@ -342,17 +373,19 @@ def test_variants_show_both_values_and_the_change() -> None:
             ("heads", "", 4, 4),
             ("undefined", "percent", 61.2, NAN),
             ("from nothing", "points", 0.0, -1.0),
+            ("more than twice", "score", 0.8172, 1.91),
         ],
         columns=["what", "unit", "paper_way", "authors_way"],
     )
     page = variant_effects(table)._repr_html_()
-    rows = re.findall(r"<tr><th>(.*?)</tr>", page)[-4:]
+    rows = re.findall(r"<tr><th>(.*?)</tr>", page)[-5:]
+    assert "+1.09 (+134%)" in rows[4]
     assert "3.912" in rows[0] and "3.715" in rows[0] and "−0.197 (−5%)" in rows[0]
     assert "entropy &lt;b&gt;" in rows[0]
     assert "none" in rows[1]
     assert rows[2].count("–") == 2 and "<svg" not in rows[2]
     assert "<td>−1</td>" in rows[3] and "<svg" not in rows[3]
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 3
     assert 'class="attn-table attn-variants"' in page
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from attnlib.editing import as_variant, with_prose_of
+import pytest
+
+from attnlib.editing import as_variant, naming, naming_in, title_of, with_prose_of
 
 PARAMETERS = "n: int = 3  # how many"
 CHAPTER = """# A chapter
@@ -101,3 +103,48 @@ def test_a_variant_leaves_the_chapter_as_it_was() -> None:
     as_variant(book, "chapter", "small")
     assert sources(book) == [CHAPTER, "1", EXERCISES]
     assert as_variant(book, "chapter", "small")["cells"][1] == book["cells"][1]
+
+
+AWAY = {"kovaleva2019": "Five patterns"}
+NAMED = "*Five patterns* (not in this build)"
+
+
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        ("| [](../notebooks/kovaleva2019) |", f"| {NAMED} |"),
+        ("{doc}`../../notebooks/kovaleva2019`.", f"{NAMED}."),
+        ("{doc}`/notebooks/kovaleva2019`", NAMED),
+        ("{doc}`The chapter <../../notebooks/kovaleva2019>` has", "The chapter has"),
+        ("see [that chapter](./kovaleva2019.ipynb#end).", "see that chapter."),
+        ('<a href="../notebooks/kovaleva2019.html"><b>Read</b> it</a>', "<b>Read</b> it"),
+    ],
+)
+def test_a_chapter_that_is_not_here_is_named_and_not_linked(given: str, left: str) -> None:
+    assert naming(given, AWAY) == left
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[](../notebooks/clark2019), {doc}`/notebooks/guan2020`",
+        "{doc}`for teachers <kovaleva2019>`",  # a page of its own, which is here
+        "{cite:t}`kovaleva2019`, and `attnlib run kovaleva2019`",
+        '<a href="../../handouts/notebooks/kovaleva2019.ipynb" download>notebook</a>',
+        "![a picture](../notebooks/pictures/kovaleva2019.svg)",
+    ],
+)
+def test_other_links_stay_as_they_are(text: str) -> None:
+    assert naming(text, AWAY) == text
+    assert naming(text, {}) == text
+
+
+def test_chapters_are_named_in_the_prose_of_a_notebook_alone() -> None:
+    link = "[](./kovaleva2019.ipynb)"
+    book = naming_in(notebook(text(link), code(link)), AWAY)
+    assert sources(book) == [NAMED, link]
+
+
+def test_the_title_is_the_first_heading() -> None:
+    assert title_of(notebook(code("# no title"), text("Words\n\n# A title \n\n# B"))) == "A title"
+    assert title_of(notebook(text("Words"))) == ""

@@ -245,6 +245,15 @@ def test_layers_are_compared_with_the_authors_map(monkeypatch: pytest.MonkeyPatc
     assert found.findings["cosine.authors_layers"].value == pytest.approx(-1)
 
 
+def test_a_column_of_ours_may_have_the_name_of_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = np.arange(144.0).reshape(12, 12)
+    monkeypatch.setattr(frames, "authors_map", lambda: grids.head_rows(cosine=grid))
+    ours = grids.head_rows(cosine=grid**2)
+    found = paper.beside_authors(ours, columns=["cosine:cosine"])
+    assert found.findings["cosine.authors_layers"].value == pytest.approx(1)
+    assert found.table["rho_heads"].to_list() == pytest.approx([1.0] * 12)
+
+
 # --- cosines --------------------------------------------------------------------------------------
 
 

@@ -61,6 +61,24 @@ def test_every_claim_has_its_row() -> None:
     assert explained == [load_paper("clark2019").deviations["D1"]]
 
 
+def test_only_chapters_of_the_book_are_linked() -> None:
+    rows = [row(), row(paper="guan2020", id="eq2.sum", deviations=[])]
+    assert ledgerpage.ledger_page(rows).count('<a href="../notebooks/') == 2
+    seen = ledgerpage.ledger_page(rows, ["clark2019"])
+    assert '<a href="../notebooks/clark2019.html">Clark 2019</a>, ' in seen
+    assert "notebooks/guan2020" not in seen and "Guan 2020, " in seen
+
+
+def test_the_front_page_counts_every_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    for verdicts, rest in (
+        (["reproduced", "partly", "not reproduced"], ""),
+        (["reproduced", "absent", "not comparable"], ", 2 not judged here"),
+    ):
+        rows = [row(verdict=verdict) for verdict in verdicts]
+        monkeypatch.setattr(pages, "_claims", lambda edition, own, rows=rows: rows)
+        assert pages.numbers(load_edition("standard"), {})["claims_rest"] == rest
+
+
 def test_what_is_not_known_is_a_dash_and_not_zero() -> None:
     seen = ledgerpage.ledger_page([row(ours=None, low=None, high=None, verdict="absent")])
     assert '<td data-name="ours">–</td><td data-name="95% interval">–</td>' in seen
@@ -146,7 +164,7 @@ def test_the_book_and_the_papers_can_be_cited() -> None:
 def test_the_row_made_by_hand() -> None:
     text = (ROOT / "book" / "reading_maps.md").read_text(encoding="utf-8")
     query = np.array([2, 1, 0, 1])
-    lines = re.findall(r"^\| (?:the|cat|sat) \| \((.*?)\) \|(.*)\|$", text, re.M)
+    lines = re.findall(r"^\| (?:the|cat|sat) \| \$\((.*?)\)\$ \|(.*)\|$", text, re.M)
     keys = np.array([[float(x) for x in key.split(",")] for key, _ in lines])
     told = np.array([[float(x.strip(" *")) for x in rest.split("|")] for _, rest in lines])
     score = keys @ query / math.sqrt(4)

@@ -169,7 +169,7 @@ def test_pictures_stand_in_the_line_of_their_pattern() -> None:
             np.testing.assert_array_equal(panel.images[0].get_array(), one.picture)
             assert panel.images[0].get_clim() == (0, one.picture.max())
             assert panel.get_xlabel() == one.name
-        assert f"{pattern} {', '.join(one.name for one in mine)}".lower() in drawing.caption.lower()
+        assert f"{pattern} {', '.join(one.name for one in mine)}".lower() in drawing.alt.lower()
     dark, light = (style.luminance(to_hex(axes[0, 0].images[0].cmap(end))) for end in (1.0, 0.0))
     assert dark < 0.05 and light > 0.8  # the darker, the more
 

@@ -647,6 +647,14 @@ def test_ours_is_solid_and_the_authors_hollow() -> None:
     assert all(panel.get_ylim()[1] > 8 for panel in (axes[0], axes[2], axes[6]))
 
 
+def test_a_long_role_stays_beside_its_own_panels() -> None:
+    table, told = profiles(roles=["local", "block (authors' score)", "delimiter"])
+    figure = layer_profiles_beside(table, told).figure
+    FigureCanvasAgg(figure).draw()
+    for panel in figure.axes:
+        assert panel.yaxis.label.get_window_extent().height < 1.15 * panel.bbox.height
+
+
 def test_correlations_are_summed_up() -> None:
     table, told = profiles(["qnli"])
     kept = told.dropna()["rho"]

@@ -257,6 +257,18 @@ def test_significant_heads_are_ringed_instead() -> None:
     assert f"Rings: significant heads ({', '.join(counts)})." in drawing.caption
 
 
+def test_many_significant_heads_get_dots_that_leave_the_colours_to_be_seen() -> None:
+    table = heads(["rte", "qqp"], 12, 12).reset_index(drop=True)
+    table["sure"] = (table["task"] == "qqp") & (table["layer"] > 8)
+    drawing = grid(table, significant="sure")
+    few, many = panels(drawing)
+    assert rings(few) == set() and len(rings(many)) == 48
+    (marks,) = [one for one in many.collections if len(np.asarray(one.get_offsets())) == 48]
+    assert len(np.asarray(marks.get_facecolor())) and marks.get_sizes()[0] < 10  # type: ignore[attr-defined]
+    assert "Dots: significant heads (RTE 0, QQP 48)." in drawing.caption
+    assert "No head is significant." in grid(table.assign(sure=False), significant="sure").caption
+
+
 def test_rings_can_be_seen_on_their_cells() -> None:
     (panel,) = panels(grid(heads(["rte"], 12, 12), diverging=True, marked=40))
     (marks,) = [one for one in panel.collections if len(one.get_edgecolor()) == 40]

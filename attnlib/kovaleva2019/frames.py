@@ -175,8 +175,9 @@ def beside_authors(*tables: pd.DataFrame, columns: Sequence[str], seed: int = 0)
         if len(ours) != len(profile):
             continue
         rho, p = rank_correlation(ours.to_numpy(), profile.to_numpy(), seed)
-        joint = table.merge(theirs[["layer", "head", other]], on=["layer", "head"])
-        heads = rank_correlation(joint[own].to_numpy(), joint[other].to_numpy(), seed)[0]
+        known = theirs[["layer", "head", other]].rename(columns={other: "theirs"})
+        joint = table.merge(known, on=["layer", "head"])
+        heads = rank_correlation(joint[own].to_numpy(), joint["theirs"].to_numpy(), seed)[0]
         found[BESIDE[other]] = Finding(rho)
         for layer in profile.index:
             told = {"what": other, "layer": layer, "ours": ours[layer], "authors": profile[layer]}
