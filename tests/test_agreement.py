@@ -182,8 +182,7 @@ def labelled(**given: list[str]) -> pd.DataFrame:
         grid = np.array(labels, dtype=object).reshape(LAYERS, HEADS)
         table = head_rows(label=grid, same=np.ones(grid.shape))
         table.insert(0, "vocabulary", name)
-        for draw in range(3):
-            table[f"d{draw}"] = [classes.index(label) for label in labels]
+        table["draws"] = [3 * vocabularies.DIGITS[classes.index(label)] for label in labels]
         tables.append(table)
     return pd.concat(tables, ignore_index=True)
 
@@ -419,8 +418,8 @@ def test_forecasts_find_the_vocabulary_that_knows() -> None:
     for name, classes in VOCABULARIES.items():
         own = knows if name == "clark" else draw.choice(classes[:2], 48).tolist()
         grid = np.array(own, dtype=object).reshape(6, 8)
-        part = head_rows(label=grid).assign(vocabulary=name, d0=[classes.index(x) for x in own])
-        labels.append(part)
+        draws = [vocabularies.DIGITS[classes.index(label)] for label in own]
+        labels.append(head_rows(label=grid).assign(vocabulary=name, draws=draws))
     keys = ["entropy", "mass_to_next", "rule_block", "network_block", "part_self", "bias_local"]
     numbers = [head_rows(mean=draw.normal(size=(6, 8))).assign(key=key) for key in keys]
     found = paper.forecasts(pd.concat(labels), pd.concat(numbers), table, shuffles=20)
@@ -450,7 +449,16 @@ def test_stability_over_halves_and_domains_by_hand() -> None:
     assert rows["m", "domains", "clark"] == pytest.approx(-1)
     assert rows["m", "domains", "guan"] == 1
     assert found.findings["stability.domains.least"].value == pytest.approx(-1)
+    rows = paper.stability_rows(found)
+    assert len(rows) == 15 and rows["group"].nunique() == 3
     assert found.findings["stability.twin"].value == pytest.approx(0.6)
+
+
+def test_labels_of_a_network_that_never_vary_have_no_kappa() -> None:
+    nothing = {name: [None, None] for name in VOCABULARIES}
+    found = paper.label_stability(labelled(), names=["wiki"], models=[paper.TWIN], halves=[nothing])
+    assert paper.stability_rows(found)["value"].isna().all()
+    assert math.isnan(found.findings["stability.twin"].value)
 
 
 def test_agreement_is_compared_between_models() -> None:
@@ -488,6 +496,10 @@ def test_sentences_stand_under_their_verdicts() -> None:
     assert words.groups["What holds"][0].startswith("No two papers speak of the same classes (0.40")
     assert len(words.groups["What does not hold, though we expected it"]) == 1
     assert "<li>" in words._repr_html_()
+
+
+def test_every_class_has_a_digit() -> None:
+    assert max(map(len, VOCABULARIES.values())) <= len(vocabularies.DIGITS)
 
 
 def test_labels_come_back_from_a_table() -> None:

@@ -64,8 +64,8 @@ def reliability_rows(found: Found, task_name: Any) -> pd.DataFrame:
 def stability_rows(found: Found) -> pd.DataFrame:
     """Kappas of a vocabulary with itself: a panel per model and kind, a row per vocabulary."""
     table = found.table
-    worst = table.loc[table.groupby(["model", "vocabulary", "over"], sort=False)["kappa"].idxmin()]
-    worst = worst.sort_index()
+    order = table.sort_values("kappa", na_position="last", kind="stable")
+    worst = order.drop_duplicates(["model", "vocabulary", "over"]).sort_index()
     group = [f"{row.model}: {_over(row)}" for row in worst.itertuples()]
     return worst.assign(label=worst["vocabulary"].map(SHORT), group=group, value=worst["kappa"])
 

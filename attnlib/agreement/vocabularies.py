@@ -28,6 +28,7 @@ from attnlib.taxonomies import agreement_kappa
 DRAWS = 200
 """Times that the inputs are drawn again and every head is named anew."""
 HALVES = 20
+DIGITS = "0123456789abcdef"
 JUDGED = {"local": "local", "block": BLOCK, "delimiter": "delimiter", "syntactic": "syntactic"}
 """Pande's coarse roles, and the score each is judged by: block by the authors' (its printed one
 cannot reach the threshold)."""
@@ -100,8 +101,8 @@ def head_labels(
 ) -> Found:
     """The class of every head in every vocabulary, and its class when inputs are drawn again.
 
-    table  vocabulary, layer, head, label, same (share of the draws with this label), and a column
-           d0, d1, ... per draw: the place of the label among VOCABULARIES[vocabulary]
+    table  vocabulary, layer, head, label, same (share of the draws with this label), draws: a
+           digit per draw, the place of the label among VOCABULARIES[vocabulary]
     facts  halves: vocabulary -> Cohen's kappa of the labels of two halves of the inputs, many times
     """
     seen = sighting_of(
@@ -123,8 +124,8 @@ def head_labels(
         same = (rest == first).mean(0).reshape(seen.shape)
         table = head_rows(label=np.array(classes, dtype=object)[grid], same=same)
         table.insert(0, "vocabulary", name)
-        columns = {f"d{draw}": row.astype(np.int8) for draw, row in enumerate(rest)}
-        tables.append(pd.concat([table, pd.DataFrame(columns)], axis=1))
+        table["draws"] = ["".join(DIGITS[place] for place in head) for head in rest.T]
+        tables.append(table)
     facts: dict[str, Any] = {
         "inputs": n,
         "passes": n,
@@ -229,8 +230,8 @@ def labels_of(table: pd.DataFrame, vocabulary: str) -> tuple[np.ndarray, np.ndar
     """The labels (head,) of a vocabulary, and those of the draws (draw, head), as names."""
     rows = table[table["vocabulary"] == vocabulary].sort_values(["layer", "head"])
     classes = np.array(VOCABULARIES[vocabulary], dtype=object)
-    draws = [name for name in rows.columns if name[0] == "d" and name[1:].isdigit()]
-    return rows["label"].to_numpy(object), classes[rows[draws].to_numpy(int).T]
+    places = np.array([[DIGITS.index(digit) for digit in head] for head in rows["draws"]])
+    return rows["label"].to_numpy(object), classes[places.T]
 
 
 def answers(labels: np.ndarray, vocabulary: str, question: str) -> np.ndarray:
