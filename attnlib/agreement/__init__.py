@@ -25,6 +25,7 @@ from attnlib.agreement.rows import (
     model_rows,
     odd_rows,
     question_rows,
+    reliability_caption,
     reliability_rows,
     stability_rows,
 )
@@ -77,6 +78,7 @@ __all__ = [
     "question_agreement",
     "question_effects",
     "question_rows",
+    "reliability_caption",
     "reliability_rows",
     "stability_rows",
     "subjects",

@@ -61,6 +61,19 @@ def reliability_rows(found: Found, task_name: Any) -> pd.DataFrame:
     )
 
 
+def reliability_caption(found: Found) -> str:
+    """What to see: how far two halves of the inputs order the heads alike."""
+    names = {"cost": "points lost", "influence": "answers changed"}
+    told = "; ".join(
+        f"{names[key]}: {found.findings[f'reliability.{key}'].value:.2f}".replace("-", "−")
+        for key in names
+    )
+    return (
+        "How far two halves of a task's inputs order the heads alike, stepped up to all inputs: 1 is "
+        f"the same order, 0 none in common. Median over tasks: {told}. No dot: heads do not differ."
+    )
+
+
 def stability_rows(found: Found) -> pd.DataFrame:
     """Kappas of a vocabulary with itself: a panel per model and kind, a row per vocabulary."""
     table = found.table
