@@ -69,7 +69,7 @@ def reliability_caption(found: Found) -> str:
         for key in names
     )
     return (
-        "How far two halves of a task's inputs order the heads alike, stepped up to all inputs: 1 is "
+        "How far two halves of a task's inputs order heads alike, stepped up to all inputs: 1 is "
         f"the same order, 0 none in common. Median over tasks: {told}. No dot: heads do not differ."
     )
 
