@@ -132,7 +132,7 @@ def crossed_labels(
         size = (style.WIDTHS["wide"], 1.5 + 0.52 * len(rows))
         figure = Figure(figsize=size, layout="constrained")
         panel = figure.subplots()
-        scale = Normalize(-2, 2)
+        scale = Normalize(-3, 3)
         across, down = (np.arange(n + 1) - 0.5 for n in (len(columns), len(rows)))
         panel.pcolormesh(across, down, ratio, cmap=style.DIVERGING, norm=scale, ec="white", lw=1.0)
         for y, row in enumerate(rows):
@@ -154,7 +154,7 @@ def crossed_labels(
     )
     text = (
         f"Heads by {names[one]} (rows) and {names[other]} (columns). Orange: more heads than by "
-        f"chance, blue: fewer; framed: labels that contradict each other. "
+        f"chance, blue: fewer; empty: none; framed: labels that contradict each other. "
         + (f"Largest contradictions: {told}." if told else "None contradict.")
     )
     return Drawing(figure, caption or text, f"A table of counts. {text}", part)
@@ -164,7 +164,12 @@ SIDES = ("row", "column")
 
 
 def _ratio(cell: Any) -> float:
-    """Twofold steps between the heads there are and those by chance, half a head added to each."""
+    """Twofold steps between the heads there are and those by chance, half a head added to each.
+
+    A cell without a head has no colour: empty cells are many, and the page should not be about them.
+    """
+    if not cell["n"]:
+        return math.nan
     return float(np.log2((cell["n"] + 0.5) / (cell["expected"] + 0.5)))
 
 

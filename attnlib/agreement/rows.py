@@ -24,7 +24,8 @@ MEASURE_NAMES = {
     "roles": "roles",
 }
 TARGET_NAMES = {"cost": "points lost", "influence": "answers changed", "questions": "questions"}
-BASELINE = "layer and entropy"
+LEAST = -0.5
+"""Shares foretold are drawn down to here."""
 
 
 def question_rows(found: Found) -> pd.DataFrame:
@@ -42,9 +43,12 @@ def forecast_rows(found: Found) -> tuple[pd.DataFrame, dict[tuple[str, str], flo
     base = table[table["design"] == "baseline"].set_index("group")["r2"]
     rest = table[table["design"] != "baseline"]
     labels = [f"{SHORT[row.design]}, {row.form}" for row in rest.itertuples()]
-    rows = rest.assign(label=labels)
+    # Far below 0 all forecasts are equally useless; an axis that reaches there hides the others.
+    rows = rest.assign(label=labels).assign(
+        value=rest["value"].clip(LEAST), low=rest["low"].clip(LEAST), high=rest["high"].clip(LEAST)
+    )
     beside = {
-        (label, group): float(base[group])
+        (label, group): max(LEAST, float(base[group]))
         for label, group in zip(rows["label"], rows["group"], strict=True)
     }
     return rows, beside
