@@ -166,7 +166,7 @@ SIDES = ("row", "column")
 def _ratio(cell: Any) -> float:
     """Twofold steps between the heads there are and those by chance, half a head added to each.
 
-    A cell without a head has no colour: empty cells are many, and the page should not be about them.
+    A cell without a head has no colour: empty cells are many, and the figure is not about them.
     """
     if not cell["n"]:
         return math.nan
