@@ -202,9 +202,17 @@ class Chapter:
 
     def compute_card(self) -> ComputeCard:
         """What every experiment of the chapter read, and what it cost."""
-        return ComputeCard(
-            [dict(one.manifest) | {"facts": dict(one.found.facts)} for one in self.results]
-        )
+        return ComputeCard([_run_record(one) for one in self.results])
+
+
+def _run_record(one: Result) -> dict[str, Any]:
+    """What the card carries of a run; lists stay with the result: they would weigh megabytes."""
+    facts = {
+        name: value
+        for name, value in one.found.facts.items()
+        if not isinstance(value, list | tuple | Mapping)
+    }
+    return dict(one.manifest) | {"facts": facts}
 
 
 def split_by_document(corpus: Corpus, n_test: int, seed: int = 0) -> tuple[Corpus, Corpus]:
