@@ -40,6 +40,7 @@ from attnlib.atlasfile import (
     document_text,
     fact_as_json,
     fact_from_json,
+    file_text,
     reading_as_json,
     reading_from_json,
     rows_as_json,
@@ -236,12 +237,12 @@ class Atlas:
             raise BadValue(f"an atlas is kept as .json; '{target}' ends in '{target.suffix}'.")
         if not target.absolute().parent.is_dir():
             raise BadValue(f"the folder of '{target}' does not exist. Create it first.")
-        return write_whole(target, document_text(self.parts()))
+        return write_whole(target, self.document())
 
-    def parts(self) -> dict[str, Any]:
-        """What a file holds, and what an executed notebook carries along."""
+    def document(self) -> str:
+        """The text of the file."""
         below = [row[:place] for place, row in enumerate(self.distances)]
-        return {
+        parts = {
             "model": self.model,
             "n_layers": self.n_layers,
             "n_heads": self.n_heads,
@@ -249,10 +250,11 @@ class Atlas:
             "facts": [fact_as_json(fact) for fact in self.facts],
             "distances": rows_as_json(below),
             "portraits": rows_as_json(self.portraits),
-            "offsets": list(self.offsets),
-            "titles": list(self.titles),
+            "offsets": self.offsets,
+            "titles": self.titles,
             "texts": [reading_as_json(text) for text in self.texts],
         }
+        return document_text(parts)
 
 
 def load(path_or_model: str | Path = "e5-small") -> Atlas:
@@ -266,11 +268,12 @@ def load(path_or_model: str | Path = "e5-small") -> Atlas:
                 f"there is no atlas of '{path_or_model}'. {did_you_mean(path.stem, known)}"
                 f"Published: {', '.join(known) or 'none'}. Give the path of a .json file instead."
             )
-    return from_parts(document(path), str(path))
+    return from_text(file_text(path), str(path))
 
 
-def from_parts(stored: dict[str, Any], place: str) -> Atlas:
-    """The atlas whose parts are given; `place` is where they were found."""
+def from_text(text: str, place: str) -> Atlas:
+    """The atlas in the text of a file; `place` is where it was found."""
+    stored = document(text, place)
     try:
         return _from_parts(stored)
     except AttnlibError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from attnlib.atlas import PUBLISHED, Atlas, from_parts, load
+from attnlib.atlas import PUBLISHED, Atlas, from_text, load
 from attnlib.atlaspage import fragment
 from attnlib.editions import notebook_path, project_root, settings_of
 from attnlib.ledger import atlas_in
@@ -35,19 +35,20 @@ This edition was built without the chapter that draws the atlas. `attnlib atlas 
 def atlas_page(executed: Mapping[str, Path]) -> str:
     """The page of the book, from the chapter that carries the atlas, if it was run."""
     path = executed.get(CHAPTER)
-    parts = None if path is None else atlas_in(path)
-    if path is None or parts is None:
+    carried = None if path is None else atlas_in(path)
+    if path is None or carried is None:
         return HEAD.format(chapter="the chapter on agreement") + MISSING
-    shown = fragment(from_parts(parts, path.name), book_root="../")
+    shown = fragment(from_text(carried, path.name), book_root="../")
     return HEAD.format(chapter="[](../notebooks/agreement)") + raw(shown) + DATA
 
 
 def known_atlas(model: str) -> Atlas | None:
     """The atlas of a model from what was run here last, or the published one."""
     for path in _executed(project_root()):
-        parts = atlas_in(path)
-        if parts is not None and model in (parts["model"], Path(parts["model"]).name):
-            return from_parts(parts, path.name)
+        carried = atlas_in(path)
+        found = None if carried is None else from_text(carried, path.name)
+        if found is not None and model in (found.model, Path(found.model).name):
+            return found
     return load(model) if (PUBLISHED / f"{model}.json").is_file() else None
 
 
@@ -66,6 +67,6 @@ def made_atlas(model: str, *, edition: str, say: Callable[[str], None] = print) 
     target = project_root() / "_build" / "runs" / f"{CHAPTER}-{name}.ipynb"
     settings = settings_of(edition, source) | {"model": model, "other_models": []}
     path = run_notebook(source, settings, target)
-    parts = atlas_in(path)
-    assert parts is not None, "the chapter on agreement ends with an atlas"
-    return from_parts(parts, path.name)
+    carried = atlas_in(path)
+    assert carried is not None, "the chapter on agreement ends with an atlas"
+    return from_text(carried, path.name)

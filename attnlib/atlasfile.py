@@ -40,30 +40,42 @@ def document_text(parts: Mapping[str, Any]) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def document(path: Path) -> dict[str, Any]:
-    """The parts of a file, which is one of ours and whole."""
+def file_text(path: Path) -> str:
+    """The text of a file."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         raise AssetError(f"{path} cannot be read ({error.strerror}); expected an atlas.") from None
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
-        raise AssetError(
-            f"{path} is cut short, damaged, or no JSON; expected an atlas of heads. "
-            "Write it again, or take the committed copy."
-        ) from None
+    except UnicodeDecodeError:
+        raise AssetError(_broken(str(path))) from None
+
+
+def _broken(place: str) -> str:
+    return (
+        f"{place} is cut short, damaged, or no JSON; expected an atlas of heads. "
+        "Write it again, or take the committed copy."
+    )
+
+
+def document(text: str, place: str) -> dict[str, Any]:
+    """The parts of a text, which is one of ours and whole; `place` is where it was found."""
+    try:
+        found = json.loads(text)
+    except (json.JSONDecodeError, RecursionError):
+        raise AssetError(_broken(place)) from None
     if not isinstance(found, dict) or found.get("kind") != KIND:
         raise AssetError(
-            f'{path} is JSON of another kind; expected an atlas of heads, with "kind": "{KIND}". '
+            f'{place} is JSON of another kind; expected an atlas of heads, with "kind": "{KIND}". '
             "Give another file."
         )
     if found.get("format") != FORMAT:
         raise AssetError(
-            f"{path} has the format {found.get('format')}; this version of attnlib reads {FORMAT}. "
+            f"{place} has the format {found.get('format')}; this version of attnlib reads {FORMAT}. "
             "Write it again with this version, or install the one it was written with."
         )
     if missing := [name for name in PARTS if name not in found]:
         raise AssetError(
-            f"{path} has no {' and no '.join(missing)}; expected an atlas with "
+            f"{place} has no {' and no '.join(missing)}; expected an atlas with "
             f"{', '.join(PARTS)}. Write it again."
         )
     return found

@@ -70,12 +70,12 @@ def results_behind(path: Path) -> list[str]:
     return list(dict.fromkeys(run["name"] for run in _carried(path, RUNS)))
 
 
-def atlas_in(path: Path) -> dict[str, Any] | None:
-    """The parts of the atlas that an executed notebook carries; None where it has none."""
+def atlas_in(path: Path) -> str | None:
+    """The text of the atlas that an executed notebook carries; None where it has none."""
     return next(_carried(path, ATLAS), None)
 
 
-def _carried(path: Path, name: str) -> Iterator[dict[str, Any]]:
+def _carried(path: Path, name: str) -> Iterator[Any]:
     """The rows of one kind that an executed notebook carries in its outputs."""
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         for output in cell.get("outputs", []):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from attnlib import ledger
 from attnlib.building import PUBLISHED, chosen_pages
@@ -58,8 +57,8 @@ def publish(
     for name, content in data.items():
         (published / name).write_bytes(content)
     paths = [published / name for name in data]
-    for parts in filter(None, map(ledger.atlas_in, paths)):
-        _publish_atlas(parts, published / "atlas")
+    for carried in filter(None, map(ledger.atlas_in, paths)):
+        _publish_atlas(carried, published / "atlas")
     behind = [name for path in paths for name in ledger.results_behind(path)]
     papers = None if only is None else {c.notebook for c in edition.chapters if c.page in wanted}
     copied = results.publish(behind, papers=papers)
@@ -67,10 +66,10 @@ def publish(
     return published
 
 
-def _publish_atlas(parts: dict[str, Any], folder: Path) -> None:
+def _publish_atlas(carried: str, folder: Path) -> None:
     """The atlas that a chapter carries, as the file that researchers load."""
-    from attnlib.atlas import from_parts
+    from attnlib.atlas import from_text
 
     folder.mkdir(parents=True, exist_ok=True)
-    atlas = from_parts(parts, "the executed chapter")
+    atlas = from_text(carried, "the executed chapter")
     atlas.save(folder / f"{atlas.model}.json")

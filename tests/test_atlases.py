@@ -43,9 +43,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_notebook_carries_the_whole_atlas(drawn: Atlas, tmp_path: Path) -> None:
     path = tmp_path / "agreement.ipynb"
     path.write_text(executed(drawn), encoding="utf-8")
-    parts = atlas_in(path)
-    assert parts is not None
-    again = atlas_module.from_parts(parts, path.name)
+    carried = atlas_in(path)
+    assert carried is not None
+    again = atlas_module.from_text(carried, path.name)
     assert again.table().equals(drawn.table())
     assert again.card("1-1") == drawn.card("1-1")
 

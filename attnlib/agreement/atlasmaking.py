@@ -350,4 +350,5 @@ class CarriedAtlas:
         text = f"{len(one.heads)} heads of {one.model}, {len(one.facts)} facts of each."
         link = '<a href="../book/atlas.html">Open the atlas.</a>'
         page = f'<p class="attn-note">{text} {link}</p>'
-        return {"text/plain": text, "text/html": page}, {ATLAS: [one.parts()]}
+        # As one string: a notebook would spread the lists over a line per number.
+        return {"text/plain": text, "text/html": page}, {ATLAS: [one.document()]}
