@@ -70,7 +70,7 @@ def document(text: str, place: str) -> dict[str, Any]:
         )
     if found.get("format") != FORMAT:
         raise AssetError(
-            f"{place} has the format {found.get('format')}; this version of attnlib reads {FORMAT}. "
+            f"{place} has the format {found.get('format')}; this version reads {FORMAT}. "
             "Write it again with this version, or install the one it was written with."
         )
     if missing := [name for name in PARTS if name not in found]:
