@@ -160,7 +160,7 @@ def _set(*path: Any) -> Any:
 
 
 CHANGES = [
-    (_set("format", 2), "has the format 2; this version of attnlib reads 1"),
+    (_set("format", 2), "has the format 2; this version reads 1"),
     (lambda s: s.pop("facts"), "has no facts; expected an atlas with"),
     (lambda s: s["facts"][0]["value"].pop(), "'mass_to_next' has 144 entries of 'low' and 143"),
     (_set("facts", 0, "value", 3, "much"), "'much' is not a finite number"),

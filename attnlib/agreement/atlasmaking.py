@@ -223,10 +223,11 @@ def _skills(found: Findings, name_of: Callable[[Found], str]) -> list[Fact]:
     return [
         Fact(
             *("best_relation", "best at", CLARK, "class", "", group),
-            [row["relation"] for row in best],
+            [row["relation"] if row["gain"] > 0 else "none" for row in best],
             note=notes,
             detail={"margin": [float(row["gain"]) for row in best]},
-            about="The relation that it finds best, by how far it beats the best fixed offset.",
+            about="The relation that it finds best, by how far it beats the best fixed offset; none "
+            "where it beats none.",
             **common,
         ),
         Fact(

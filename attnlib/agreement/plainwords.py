@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -44,7 +45,7 @@ def plain_words(judged: Sequence[Judgement]) -> PlainWords:
 def _sentence(one: Judgement) -> str:
     claim = str(one.claim.value.get("claim", one.claim.phenomenon.text))
     text = f"{claim[:1].upper()}{claim[1:]}"
-    if one.phenomenon is None:
+    if one.phenomenon is None or math.isnan(one.phenomenon.value):
         return f"{text}."
     number = f"{one.phenomenon.value:.2f}".replace("-", "−")
     return f"{text} ({number}; the mark was {one.claim.phenomenon.text})."
