@@ -226,8 +226,8 @@ def _skills(found: Findings, name_of: Callable[[Found], str]) -> list[Fact]:
             [row["relation"] if row["gain"] > 0 else "none" for row in best],
             note=notes,
             detail={"margin": [float(row["gain"]) for row in best]},
-            about="The relation that it finds best, by how far it beats the best fixed offset; none "
-            "where it beats none.",
+            about="The relation that it finds best, by how far it beats the best fixed offset, "
+            "if it beats any.",
             **common,
         ),
         Fact(
