@@ -82,14 +82,28 @@ def forecast(
     seed: int = 0,
 ) -> Forecast:
     """How well the columns foretell the values, each layer by the others."""
-    errors, spread = _squares(smoother(design, layers), values, layers)
-    r2 = 1 - errors.sum() / spread.sum()
-    generator = np.random.default_rng(seed)
-    places = generator.integers(0, len(values), (DRAWS, len(values)))
-    drawn = 1 - errors[places].sum(1) / spread[places].sum(1)
+    r2, *drawn = forecast_draws(design, values, layers, seed=seed)
     tail = 100 * (1 - LEVEL) / 2
     low, high = np.percentile(drawn, [tail, 100 - tail])
     return Forecast(float(r2), float(low), float(high))
+
+
+def forecast_draws(
+    design: Float[np.ndarray, "head column"],
+    values: Float[np.ndarray, " head"],
+    layers: Int[np.ndarray, " head"],
+    *,
+    seed: int = 0,
+) -> Float[np.ndarray, " draw"]:
+    """The share foretold of all heads, then of heads drawn again.
+
+    One seed draws the same heads for every design, so that two designs can be compared by draw.
+    """
+    errors, spread = _squares(smoother(design, layers), values, layers)
+    generator = np.random.default_rng(seed)
+    again = generator.integers(0, len(values), (DRAWS, len(values)))
+    places = np.vstack([np.arange(len(values)), again])
+    return np.asarray(1 - errors[places].sum(1) / spread[places].sum(1))
 
 
 def gain_p(

@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.stats import rankdata
 
 from attnlib.agreement.vocabularies import JUDGED, VOCABULARIES, labels_of
-from attnlib.headprediction import forecast, gain_p, one_hot, ranked
+from attnlib.headprediction import forecast_draws, gain_p, one_hot, ranked
 from attnlib.hypotheses import ALPHA, benjamini_hochberg
 from attnlib.kovaleva2019.grids import drawn
 from attnlib.papers import Finding
@@ -83,7 +83,7 @@ def importance_agreement(importance: pd.DataFrame, *, seed: int = 0) -> Found:
     """
     layers = importance["layer"].to_numpy()
     names = list(MEASURES)
-    rows = []
+    rows, again = [], []
     generator = np.random.default_rng(seed)
     places = generator.integers(0, len(layers), (DRAWS, len(layers)))
     orders = {
@@ -95,6 +95,7 @@ def importance_agreement(importance: pd.DataFrame, *, seed: int = 0) -> Found:
             first, second = importance[one].to_numpy(float), importance[other].to_numpy(float)
             draws = [_rho(first, second), *(_rho(first[at], second[at]) for at in places)]
             number = drawn(draws)
+            again.append(draws)
             ranks = {
                 "p": (rankdata(first), rankdata(second)),
                 "p_within": (_within(first, layers), _within(second, layers)),
@@ -112,8 +113,9 @@ def importance_agreement(importance: pd.DataFrame, *, seed: int = 0) -> Found:
         table[q] = benjamini_hochberg(table[p].to_numpy())
     papers = {"cost", "gradient", "change", "relations", "roles"}  # one measure of each paper
     own = table[table["one"].isin(papers) & table["other"].isin(papers)]
+    own_draws = np.array(again)[own.index]
     found = {
-        "importance.median": Finding(float(own["rho"].median())),
+        "importance.median": drawn(np.median(own_draws, 0)),
         "importance.median_within": Finding(float(own["rho_within"].median())),
         "importance.alike": Finding(float(((own["q"] < ALPHA) & (own["rho"] > 0)).mean())),
         "importance.alike_within": Finding(
@@ -165,12 +167,14 @@ def forecasts(
         designs[name, "labels"] = one_hot(list(labels_of(labels, name)[0]))
         keys = [key for key in wide.columns if key.startswith(NUMBERS[name])]
         designs[name, "numbers"] = wide[keys].fillna(wide[keys].mean()).fillna(0.0).to_numpy()
-    rows = []
+    rows, draws = [], {}
     for target in TARGETS:
         values = ranked(importance[target].to_numpy(float))
         for (name, form), design in designs.items():
-            found = forecast(design, values, layers, seed=seed)
-            row: dict[str, Any] = {"target": target, "design": name, "form": form, **vars(found)}
+            draws[target, name, form] = forecast_draws(design, values, layers, seed=seed)
+            found = drawn(draws[target, name, form])
+            row: dict[str, Any] = {"target": target, "design": name, "form": form}
+            row |= {"r2": found.value, "low": found.low, "high": found.high}
             row["gain"], row["p"] = (0.0, np.nan)
             if name != "baseline":
                 row["gain"], row["p"] = gain_p(
@@ -180,7 +184,7 @@ def forecasts(
     table = pd.DataFrame(rows)
     known = table["p"].notna()
     table.loc[known, "q"] = benjamini_hochberg(table.loc[known, "p"].to_numpy())
-    return Found(table, _forecast_findings(table))
+    return Found(table, _forecast_findings(table, draws))
 
 
 def _base(layers: np.ndarray, entropy: np.ndarray) -> np.ndarray:
@@ -189,22 +193,24 @@ def _base(layers: np.ndarray, entropy: np.ndarray) -> np.ndarray:
     return np.column_stack([depth, depth**2, entropy, entropy**2])
 
 
-def _forecast_findings(table: pd.DataFrame) -> dict[str, Finding]:
-    found = {}
+def _forecast_findings(
+    table: pd.DataFrame, draws: Mapping[tuple[str, str, str], np.ndarray]
+) -> dict[str, Finding]:
+    """draws: (target, design, form) -> share foretold, of all heads and of heads drawn again."""
+    found: dict[str, Finding] = {}
     for target in TARGETS:
-        own = table[table["target"] == target]
-        base = own[own["design"] == "baseline"].iloc[0]
-        rest = own[own["design"] != "baseline"]
-        best = rest.loc[rest["r2"].idxmax()]
-        found[f"forecast.{target}.baseline"] = Finding(base["r2"], base["low"], base["high"])
-        found[f"forecast.{target}.best"] = Finding(best["r2"], best["low"], best["high"])
-        by_form = rest.groupby("form")["r2"].max()
-        found[f"forecast.{target}.best_label"] = Finding(float(by_form["labels"]))
-        found[f"forecast.{target}.label_loss"] = Finding(
-            float(by_form["numbers"] - by_form["labels"])
+        own = {key[1:]: values for key, values in draws.items() if key[0] == target}
+        base = own.pop(("baseline", "numbers"))
+        label, number = (
+            max((one for (_, is_a), one in own.items() if is_a == form), key=lambda one: one[0])
+            for form in ("labels", "numbers")
         )
-        found[f"forecast.{target}.lead"] = Finding(float(best["r2"] - base["r2"]))
-        found[f"forecast.{target}.gaining"] = Finding(float((rest["q"] < ALPHA).sum()))
+        best = max(label, number, key=lambda one: one[0])
+        told = {"baseline": base, "best": best, "best_label": label}
+        told |= {"label_loss": number - label, "lead": best - base}
+        found |= {f"forecast.{target}.{name}": drawn(values) for name, values in told.items()}
+        gains = table.loc[table["target"] == target, "q"] < ALPHA
+        found[f"forecast.{target}.gaining"] = Finding(float(gains.sum()))
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -133,13 +133,13 @@ def question_agreement(labels: pd.DataFrame, *, seed: int = 0) -> Found:
                 }
             )
         values = np.array(of_papers)
-        found[f"kappa.{question}.least"] = drawn(_over(np.nanmin, values))
-        found[f"kappa.{question}.median"] = drawn(_over(np.nanmedian, values))
+        found[f"kappa.{question}.least"] = drawn(over_pairs(np.nanmin, values))
+        found[f"kappa.{question}.median"] = drawn(over_pairs(np.nanmedian, values))
         without_clark = [
             row for row, pair in zip(values, _paper_pairs(), strict=True) if "clark" not in pair
         ]
         found[f"kappa.{question}.without_clark"] = drawn(
-            _over(np.nanmedian, np.array(without_clark))
+            over_pairs(np.nanmedian, np.array(without_clark))
         )
     found["agree.unanimous"] = _unanimous(told)
     return Found(pd.DataFrame(rows), found, {"questions": ASKED})
@@ -149,8 +149,9 @@ def _paper_pairs() -> list[tuple[str, str]]:
     return [pair for pair in combinations(VOCABULARIES, 2) if set(pair) != SAME_PAPER]
 
 
-def _over(how: object, values: np.ndarray) -> np.ndarray:
+def over_pairs(how: object, pairs: np.ndarray | Sequence[Sequence[float]]) -> np.ndarray:
     """A number over pairs in every draw; NaN where no pair is defined."""
+    values = np.asarray(pairs, float)
     known = ~np.isnan(values).all(0)
     found = np.full(values.shape[1], np.nan)
     found[known] = how(values[:, known], axis=0)  # type: ignore[operator]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,23 +110,29 @@ def sighting_of(
     corpus: Corpus,
     *,
     encoder: Encoder,
-    labelled: Sequence[str],
-    schooling: Schooling,
+    school: Mapping[str, Any],
+    twin: bool = False,
+    seed: int = 0,
     progress: Progress | None = None,
 ) -> Sighting:
     """All of it, in one pass; found once in a process.
 
-    labelled  models whose labelled maps the network of patterns learns from
+    school  how the network of patterns learns: `labelled`, the models whose labelled maps it learns
+            from, `labels`, the digest of these labels (a changed label makes a new result),
+            `epochs` and `width`
+    twin    look at a model of the same shape with random weights instead: the floor
     """
-    key = (weights_digest(encoder), corpus.digest, repr(schooling), *labelled)
+    seen = random_twin(encoder, seed) if twin else encoder
+    schooling = Schooling(school["epochs"], school["width"], seed=seed)
+    key = (weights_digest(seen), corpus.digest, repr(schooling), *school["labelled"])
     if key not in _KEPT:
-        net = network([], encoder, {}, labelled, schooling)
+        net = network([], seen, {}, school["labelled"], schooling)
         roles = [f"bias_{role}" for role in ROLES]
         parts = distance_metrics()
         own = [pattern_metric(net), rule_metric(), offset_metric()]
         metrics = chosen_metrics([*SURFACE, *roles, *parts, *own])
         found = stream(
-            encoder, with_trees(corpus), metrics, on_long="truncate", progress=progress
+            seen, with_trees(corpus), metrics, on_long="truncate", progress=progress
         ).not_empty()
         names, rows = feature_rows(found)
         _KEPT[key] = Sighting(
@@ -139,36 +145,21 @@ def sighting_of(
     return _KEPT[key]
 
 
-def seen_model(encoder: Encoder, *, twin: bool, seed: int) -> Encoder:
-    """The encoder itself, or one of its shape whose weights are random: the floor."""
-    return random_twin(encoder, seed) if twin else encoder
-
-
 def head_numbers(
     corpus: Corpus,
     *,
     encoder: Encoder,
-    labelled: Sequence[str],
-    labels: str,
-    epochs: int,
-    width: int,
-    twin: bool = False,
+    school: Mapping[str, Any],
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Found:
     """Every number of every head, with its interval over inputs.
 
-    labels  the digest of the labelled maps, so that a changed label makes a new result
+    school  see `sighting_of`
     table   key, layer, head, mean, low, high, n; the keys are metrics, `part_<part>` of Guan's
             features, `rule_<pattern>` and `network_<pattern>` (share of inputs), `offset_<places>`
     """
-    seen = sighting_of(
-        corpus,
-        encoder=seen_model(encoder, twin=twin, seed=seed),
-        labelled=labelled,
-        schooling=Schooling(epochs, width, seed=seed),
-        progress=progress,
-    )
+    seen = sighting_of(corpus, encoder=encoder, school=school, seed=seed, progress=progress)
     layers, heads = seen.shape
     grids = dict(seen.values)
     cut = seen.features.reshape(-1, layers, heads, len(seen.parts))
@@ -189,26 +180,18 @@ def head_roles(
     corpus: Corpus,
     *,
     encoder: Encoder,
-    labelled: Sequence[str],
-    labels: str,
-    epochs: int,
-    width: int,
+    school: Mapping[str, Any],
     threshold: float,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Found:
     """Pande's test of every role for every head.
 
+    school  see `sighting_of`
     table  role, layer, head, bias, low, high, sd, skew, median, n, p, q, holm, effect, needed,
            assigned (uncorrected, as the paper does)
     """
-    seen = sighting_of(
-        corpus,
-        encoder=encoder,
-        labelled=labelled,
-        schooling=Schooling(epochs, width, seed=seed),
-        progress=progress,
-    )
+    seen = sighting_of(corpus, encoder=encoder, school=school, seed=seed, progress=progress)
     values = {role: seen.values[f"bias_{role}"] for role in ROLES}
     scores = RoleScores(values, {}, seen.n_inputs, 0, {}, 0.0)
     table = role_tests(moments(scores, seed=seed), threshold=threshold)

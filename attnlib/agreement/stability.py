@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnlib.agreement.pairs import SAME_PAPER, between_papers
+from attnlib.agreement.pairs import SAME_PAPER, between_papers, over_pairs
 from attnlib.agreement.vocabularies import VOCABULARIES, labels_of
 from attnlib.kovaleva2019.grids import drawn
 from attnlib.papers import Finding
@@ -70,7 +70,11 @@ def _findings(table: pd.DataFrame) -> dict[str, Finding]:
         for vocabulary in VOCABULARIES:
             values = own.loc[own["vocabulary"] == vocabulary, "kappa"]
             found[f"stability.{over}.{vocabulary}"] = Finding(float(values.min()))
-        found[f"stability.{over}.least"] = Finding(float(own["kappa"].min()))
+        known = own.dropna(subset="kappa")
+        ends = (
+            known.loc[known["kappa"].idxmin(), ["kappa", "low", "high"]] if len(known) else [np.nan]
+        )
+        found[f"stability.{over}.least"] = Finding(*map(float, ends))
     twin = table[(table["model"] == TWIN) & (table["over"] == "inputs")]["kappa"].dropna()
     found["stability.twin"] = Finding(float(twin.median()) if len(twin) else float("nan"))
     return found
@@ -83,24 +87,28 @@ def model_agreement(*labels: pd.DataFrame, models: Sequence[str]) -> Found:
     table   model, one, other, ami, low, high
     """
     rows: list[dict[str, Any]] = []
+    again: dict[str, list[list[float]]] = {}
     for table, model in zip(labels, models, strict=True):
         for one, other in combinations(VOCABULARIES, 2):
             if {one, other} == SAME_PAPER:
                 continue
             first, firsts = labels_of(table, one)
             second, seconds = labels_of(table, other)
-            draws = [adjusted_information(a, b) for a, b in zip(firsts, seconds, strict=True)]
-            found = drawn([adjusted_information(first, second), *draws])
+            draws = [adjusted_information(first, second)]
+            draws += [adjusted_information(a, b) for a, b in zip(firsts, seconds, strict=True)]
+            again.setdefault(model, []).append(draws)
+            found = drawn(draws)
             rows.append(
                 {"model": model, "one": one, "other": other}
                 | {"ami": found.value, "low": found.low, "high": found.high}
             )
     found_table = pd.DataFrame(rows)
     assert between_papers(found_table).all()
-    median = found_table.groupby("model", sort=False)["ami"].median()
     numbers = {
-        f"models.{'twin' if model == TWIN else place}.median": Finding(float(value))
-        for place, (model, value) in enumerate(median.items(), start=1)
+        f"models.{'twin' if model == TWIN else place}.median": drawn(
+            over_pairs(np.nanmedian, draws)
+        )
+        for place, (model, draws) in enumerate(again.items(), start=1)
     }
     wide = found_table[found_table["model"] != TWIN].pivot(
         index=["one", "other"], columns="model", values="ami"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from attnlib.agreement.sightings import BLOCK, Sighting, seen_model, sighting_of
+from attnlib.agreement.sightings import BLOCK, Sighting, sighting_of
 from attnlib.clusters import BEHAVIOURS, Thresholds
 from attnlib.corpora import Corpus
 from attnlib.errors import BadValue
@@ -18,7 +18,6 @@ from attnlib.headtypes import TYPES, fitted, named_types
 from attnlib.hypotheses import ALPHA, from_moments
 from attnlib.kovaleva2019.grids import head_rows
 from attnlib.models import Encoder
-from attnlib.patternnet import Schooling
 from attnlib.patterns import PATTERNS
 from attnlib.results import Found
 from attnlib.roles import THRESHOLD
@@ -91,26 +90,20 @@ def head_labels(
     corpus: Corpus,
     *,
     encoder: Encoder,
-    labelled: Sequence[str],
-    labels: str,
-    epochs: int,
-    width: int,
+    school: Mapping[str, Any],
     twin: bool = False,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Found:
     """The class of every head in every vocabulary, and its class when inputs are drawn again.
 
+    school, twin  see `sighting_of`
     table  vocabulary, layer, head, label, same (share of the draws with this label), draws: a
            digit per draw, the place of the label among VOCABULARIES[vocabulary]
     facts  halves: vocabulary -> Cohen's kappa of the labels of two halves of the inputs, many times
     """
     seen = sighting_of(
-        corpus,
-        encoder=seen_model(encoder, twin=twin, seed=seed),
-        labelled=labelled,
-        schooling=Schooling(epochs, width, seed=seed),
-        progress=progress,
+        corpus, encoder=encoder, school=school, twin=twin, seed=seed, progress=progress
     )
     generator = np.random.default_rng(seed)
     n = seen.n_inputs
