@@ -22,6 +22,10 @@ from attnlib.stream import Measurement
 
 SHADES = ("#f7fbff", "#d6e6f4", "#abd0e6", "#6aaed6", "#3787c0", "#105ba4", "#08306b")
 OUT_FORMATS = (".parquet", ".csv")
+RANDOM_SETS = (
+    "random: the mean over random sets of as many heads of the same layers; p: the share of sets, "
+    "ours counted, that cost as much."
+)
 
 
 def as_json(found: Measurement, *, micro: bool = False) -> dict[str, Any]:
@@ -184,6 +188,9 @@ def show_roles(
 
 def show_ablation(table: pd.DataFrame, console: Console) -> None:
     """A few variants with their scores, or all heads with what each costs."""
+    if "metric" in table:
+        _show_task_ablation(table, console)
+        return
     if "what" not in table:
         shown = Table("head", "loss", "F1 lost", box=None)
         for row in table.itertuples():
@@ -205,7 +212,26 @@ def show_ablation(table: pd.DataFrame, console: Console) -> None:
         )
     console.print(shown)
     n = int(table["n_questions"].iloc[0])
-    console.print(
-        f"{n} questions. random: the mean over random sets of as many heads of the same layers; "
-        "p: the share of sets, ours counted, that cost as much."
-    )
+    console.print(f"{n} questions. {RANDOM_SETS}")
+
+
+def _show_task_ablation(table: pd.DataFrame, console: Console) -> None:
+    """The same of a task: its own metric, in points, and what is lost with its interval."""
+    n, metric = int(table["n_inputs"].iloc[0]), table["metric"].iloc[0]
+    if "what" not in table:
+        shown = Table("head", "points lost", "95 %", "p", "q", box=None)
+        for row in table.itertuples():
+            name = f"{row.layer}-{row.head}" if row.head else f"layer {row.layer}"
+            ends = f"{row.low:+.1f} to {row.high:+.1f}"
+            shown.add_row(name, f"{row.lost:+.1f}", ends, f"{row.p:.3f}", f"{row.q:.3f}")
+        console.print(shown)
+        console.print(f"{metric} on {n} inputs; q: false discoveries controlled.")
+        return
+    shown = Table("heads", "number", str(metric), "points lost", "95 %", "p", box=None)
+    for row in table.itertuples():
+        ends = "–" if row.what == "as it is" else f"{row.low:+.1f} to {row.high:+.1f}"
+        p = "–" if math.isnan(row.p) else f"{row.p:.2f}"
+        score, lost = f"{row.score:.1f}", f"{row.lost:+.1f}"
+        shown.add_row(str(row.what), str(row.n_heads), score, lost, ends, p)
+    console.print(shown)
+    console.print(f"{n} inputs. {RANDOM_SETS}")

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from attnlib.errors import BadValue
+from attnlib.hypotheses import benjamini_hochberg
 
 SHUFFLES = 2000
 
@@ -112,6 +113,15 @@ def shuffled_p(
     seen = float(statistic(counts))
     # A shuffle that repeats the labels adds the same numbers in another order.
     return float((1 + (drawn >= seen - 1e-12).sum()) / (1 + shuffles))
+
+
+def controlled(p: ArrayLike) -> Float[np.ndarray, " test"]:
+    """False discoveries controlled (Benjamini and Hochberg) among the tests that have a p."""
+    found = np.array(p, dtype=float)
+    known = ~np.isnan(found)
+    if known.any():
+        found[known] = benjamini_hochberg(found[known])
+    return found
 
 
 def dealt(

@@ -13,7 +13,16 @@ from maps import random_attention
 from test_prediction import picked, random_maps, random_trees
 
 from attnlib import agreement as paper
-from attnlib.agreement import effects, importance, pairs, sightings, skills, stability, vocabularies
+from attnlib.agreement import (
+    effects,
+    importance,
+    pairs,
+    sayings,
+    sightings,
+    skills,
+    stability,
+    vocabularies,
+)
 from attnlib.agreement.sightings import OFFSETS, ROLES, SURFACE, Sighting
 from attnlib.agreement.vocabularies import (
     JUDGED,
@@ -430,6 +439,86 @@ def test_forecasts_find_the_vocabulary_that_knows() -> None:
     assert found.findings["forecast.influence.label_loss"].value < 0
 
 
+# --- sayings --------------------------------------------------------------------------------------
+
+
+def said(**planted: Any) -> Found:
+    """Sayings of 48 heads and two tasks: all noise, but for what is planted."""
+    draw = np.random.default_rng(4)
+    table = important(4).assign(roles=draw.integers(0, 4, 48).astype(float))
+    for task in ("a", "b"):
+        table[f"change_{task}"], table[f"influence_{task}"] = draw.normal(size=(2, 48))
+    table["influence_b"] = 0.0  # a task whose answers never change
+    masses = {key: draw.random(48) for key in SURFACE if key.startswith("mass_to_")}
+    relations = [
+        head_rows(accuracy=100 * draw.random((6, 8))).assign(relation=name) for name in ("x", "y")
+    ]
+    costs = [head_rows(cost=draw.normal(size=(6, 8))).assign(p=0.5) for _ in range(2)]
+    given = {"table": table, "masses": masses, "relations": relations, "costs": costs}
+    for name, change in planted.items():
+        change(given[name])
+    numbers = [head_rows(mean=mass.reshape(6, 8)).assign(key=key) for key, mass in masses.items()]
+    return paper.sayings(table, pd.concat(numbers), pd.concat(relations), *costs, tasks=["a", "b"])
+
+
+def test_of_noise_nothing_can_be_said() -> None:
+    found = said()
+    assert (found.table["q"] > 0.05).all() and (found.table["low"] < found.table["high"]).all()
+    assert found.findings["saying.helped"].value == 0
+    assert found.findings["saying.idle"].value == 1
+    assert len(paper.saying_rows(found)) == len(sayings.SAYINGS)
+
+
+def test_a_saying_that_is_true_is_found() -> None:
+    def idle(masses: dict[str, np.ndarray]) -> None:
+        masses["mass_to_sep"][:] = -important(4)["influence"].to_numpy()
+
+    row = said(masses=idle).table.set_index("saying").loc["sep"]
+    assert row["rho"] < -0.95 and row["q"] < 0.01 and row["high"] < -0.8
+
+
+def test_what_only_the_layer_makes_true_is_not_said() -> None:
+    def layered(table: pd.DataFrame) -> None:
+        table["influence"] = table["layer"] + 0.01 * table["influence"]
+
+    rows = said(table=layered).table.set_index("saying")  # relations follow the layer, too
+    assert abs(rows.loc["syntax", "rho"]) < 0.5 and rows.loc["syntax", "q"] > 0.05
+
+
+def test_fine_tuning_is_compared_task_by_task() -> None:
+    def needed(table: pd.DataFrame) -> None:
+        table["change_a"] = np.exp(table["influence_a"])
+
+    row = said(table=needed).table.set_index("saying").loc["tuned"]
+    assert row["rho"] == pytest.approx(1)  # the task without changed answers is left out
+
+
+def test_shares_and_counts_by_hand() -> None:
+    def few(table: pd.DataFrame) -> None:
+        table["roles"] = [0, 1, 2, 3] * 12
+
+    def one_head(relations: list[pd.DataFrame]) -> None:
+        relations[0]["accuracy"] = [80.0, 69.0, *[20.0] * 46]
+        relations[1]["accuracy"] = [80.0, 71.0, *[20.0] * 46]
+
+    def two_cases(costs: list[pd.DataFrame]) -> None:
+        costs[0].loc[0, ["cost", "p"]] = [3.0, 1e-6]
+        costs[1].loc[5, ["cost", "p"]] = [-2.0, 1e-6]
+        costs[1].loc[6, ["cost", "p"]] = [-2.0, 0.04]  # does not survive control
+
+    found = said(table=few, relations=one_head, costs=two_cases).findings
+    assert found["saying.one_job"].value == 0.5
+    assert found["saying.one_job"].low < 0.5 < found["saying.one_job"].high
+    assert found["saying.one_head"].value == 0.5
+    assert found["saying.idle"].value == pytest.approx(1 - 1 / 96)
+    assert found["saying.helped"].value == 1
+
+
+def test_nothing_to_correlate_has_no_p() -> None:
+    assert math.isnan(importance.two_sided(math.nan, np.zeros(9)))
+    assert importance.two_sided(0.5, np.array([0.1, -0.6, 0.2])) == 0.5
+
+
 # --- stability ------------------------------------------------------------------------------------
 
 
@@ -481,6 +570,8 @@ def test_every_claim_asks_for_a_number_that_some_experiment_names() -> None:
         *("forecast.influence.label_loss", "importance.median", "importance.alike_within"),
         *("importance.cost_gradient", "stability.inputs.least", "stability.domains.least"),
         *("models.twin.median", "models.order"),
+        *(f"saying.{name}" for name in sayings.SAYINGS),
+        *("saying.one_job", "saying.one_head", "saying.idle", "saying.helped"),
     }
     asked = {claim.phenomenon.measure for claim in load_paper("agreement").claims}
     assert asked <= served

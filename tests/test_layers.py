@@ -35,11 +35,11 @@ ORDER = (
     *("atlasfacts", "atlasfile", "atlaswords", "atlas", "atlastopics", "atlascolumns", "atlaspage"),
     "agreementfigures",
     *("results", "taskplans", "clark2019", "pande2021", "guan2020", "kovaleva2019"),
-    *("agreement", "chapter"),
+    *("agreement", "ablating", "chapter"),
     *("runs", "ledger", "answerseals", "exercises", "plainmyst", "students"),
     *("slidepage", "slidesource", "slides", "editing", "editions", "teaching"),
     *("ledgerpage", "atlases", "cards", "landing", "teachpages", "pages"),
-    *("vendor", "site", "building", "publishing", "rehearsal", "cli"),
+    *("vendor", "site", "building", "publishing", "rehearsal", "commands", "cli"),
 )
 
 FREE = frozenset({"__init__", "__main__"})  # the package's front doors may show anything

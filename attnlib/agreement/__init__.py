@@ -29,6 +29,7 @@ from attnlib.agreement.rows import (
     reliability_rows,
     stability_rows,
 )
+from attnlib.agreement.sayings import saying_rows, sayings
 from attnlib.agreement.sightings import head_numbers, head_roles
 from attnlib.agreement.skills import best_relation, head_coreference, head_relations
 from attnlib.agreement.stability import TWIN, label_stability, model_agreement
@@ -80,6 +81,8 @@ __all__ = [
     "question_rows",
     "reliability_caption",
     "reliability_rows",
+    "saying_rows",
+    "sayings",
     "stability_rows",
     "subjects",
     "task_effects",

@@ -110,45 +110,56 @@ def _column(table: pd.DataFrame, name: str) -> list[Any]:
     return list(table.sort_values(["layer", "head"])[name])
 
 
+def _number(
+    key: str,
+    name: str,
+    rows: pd.DataFrame,
+    columns: Sequence[str],
+    *,
+    turned: Callable[[Any], Any] = lambda values: values,
+    **told: Any,
+) -> Fact:
+    """A number of every head: its value and, where columns of the ends are named, its interval.
+
+    turned  what the table holds -> what the card shows, such as minus the points lost
+    """
+    value, *ends = (np.asarray(turned(np.array(_column(rows, one)))) for one in columns)
+    if ends:  # what is turned around has its ends the other way round
+        told |= {"low": np.minimum(*ends), "high": np.maximum(*ends)}
+    return Fact(key=key, name=name, kind="number", value=list(value), **told)
+
+
 def _looks(found: Findings, name_of: Callable[[Found], str]) -> list[Fact]:
+    table = found.numbers.table
+    common: Any = {"group": "Where it looks", "source": name_of(found.numbers)}
     facts = []
     for key in SURFACE:
-        rows = found.numbers.table[found.numbers.table["key"] == key]
+        rows = table[table["key"] == key]
         facts.append(
-            Fact(
-                key,
-                label(key),
-                CLARK,
-                "number",
-                "nats" if key == "entropy" else "share",
-                "Where it looks",
-                _column(rows, "mean"),
-                _column(rows, "low"),
-                _column(rows, "high"),
+            _number(
+                *(key, label(key), rows, ("mean", "low", "high")),
+                paper=CLARK,
+                unit="nats" if key == "entropy" else "share",
                 detail={"n": _column(rows, "n")},
                 where=WHERE["looks"],
-                source=name_of(found.numbers),
                 about="Mean over inputs, each of which counts alike.",
+                **common,
             )
         )
     for key, name, parts in (
         ("near", "near mass: to itself and within a sixteenth of the text", NEAR),
         ("special", "special mass: to [CLS], [SEP], commas and full stops", SPECIAL),
     ):
-        rows = found.numbers.table[found.numbers.table["key"].isin(parts)]
-        total = rows.groupby(["layer", "head"])["mean"].sum().sort_index()
+        own = table[table["key"].isin(parts)]
+        rows = own.groupby(["layer", "head"])["mean"].sum().reset_index()
         facts.append(
-            Fact(
-                f"{key}_mass",
-                name,
-                GUAN,
-                "number",
-                "share",
-                "Where it looks",
-                total.tolist(),
+            _number(
+                *(f"{key}_mass", name, rows, ["mean"]),
+                paper=GUAN,
+                unit="share",
                 where=WHERE["type"],
-                source=name_of(found.numbers),
                 about="Sum of parts of its distance feature, which decide about its type.",
+                **common,
             )
         )
     return facts
@@ -164,25 +175,18 @@ def _names(found: Findings, name_of: Callable[[Found], str]) -> list[Fact]:
             "What a network that learnt from maps labelled by eye calls most of its maps.",
         ),
     )
-    facts = []
-    for vocabulary, name, paper, where, about in told:
-        rows = found.labels.table[found.labels.table["vocabulary"] == vocabulary]
-        facts.append(
-            Fact(
-                f"{vocabulary}_label",
-                name,
-                paper,
-                "class",
-                "",
-                "What the papers call it",
-                list(labels_of(found.labels.table, vocabulary)[0]),
-                detail={"stability": _column(rows, "same")},
-                where=WHERE[where],
-                source=name_of(found.labels),
-                about=f"{about} Stability: how often it is called so when inputs are drawn again.",
-            )
+    table = found.labels.table
+    return [
+        Fact(
+            *(f"{vocabulary}_label", name, paper, "class", "", "What the papers call it"),
+            list(labels_of(table, vocabulary)[0]),
+            detail={"stability": _column(table[table["vocabulary"] == vocabulary], "same")},
+            where=WHERE[where],
+            source=name_of(found.labels),
+            about=f"{about} Stability: how often it is called so when inputs are drawn again.",
         )
-    return facts
+        for vocabulary, name, paper, where, about in told
+    ]
 
 
 def _roles(found: Findings, name_of: Callable[[Found], str]) -> list[Fact]:
@@ -192,12 +196,7 @@ def _roles(found: Findings, name_of: Callable[[Found], str]) -> list[Fact]:
         name = role.replace("_", " ").replace("@authors", " (by the authors' code)")
         facts.append(
             Fact(
-                f"role_{role.replace('@', '_')}",
-                name,
-                PANDE,
-                "flag",
-                "",
-                "Roles",
+                *(f"role_{role.replace('@', '_')}", name, PANDE, "flag", "", "Roles"),
                 [int(value) for value in _column(rows, "assigned")],
                 detail={column: _column(rows, column) for column in ("bias", "p", "q", "n")},
                 where=WHERE["roles"],
@@ -212,7 +211,7 @@ def _roles(found: Findings, name_of: Callable[[Found], str]) -> list[Fact]:
 def _skills(found: Findings, name_of: Callable[[Found], str]) -> list[Fact]:
     table = found.relations.table.sort_values(["layer", "head", "gain"], ascending=[1, 1, 0])
     groups = [rows for _, rows in table.groupby(["layer", "head"], sort=True)]
-    best = [rows.iloc[0] for rows in groups]
+    best = pd.DataFrame([rows.iloc[0] for rows in groups])
     notes = [
         "; ".join(_skill(row) for _, row in rows[:RELATIONS_TOLD].iterrows()) for rows in groups
     ]
@@ -223,29 +222,29 @@ def _skills(found: Findings, name_of: Callable[[Found], str]) -> list[Fact]:
     return [
         Fact(
             *("best_relation", "best at", CLARK, "class", "", group),
-            [row["relation"] if row["gain"] > 0 else "none" for row in best],
+            list(best["relation"].where(best["gain"] > 0, "none")),
             note=notes,
-            detail={"margin": [float(row["gain"]) for row in best]},
+            detail={"margin": list(best["gain"])},
             about="The relation that it finds best, by how far it beats the best fixed offset, "
             "if it beats any.",
             **common,
         ),
-        Fact(
-            *("best_relation_gain", "lead over the best offset there", CLARK, "number"),
-            *("points", group),
-            [float(row["gain"]) for row in best],
-            [float(row["low"]) for row in best],
-            [float(row["high"]) for row in best],
-            detail={"accuracy": [float(row["accuracy"]) for row in best]},
+        _number(
+            *("best_relation_gain", "lead over the best offset there"),
+            *(best, ("gain", "low", "high")),
+            paper=CLARK,
+            unit="points",
+            group=group,
             diverging=True,
+            detail={"accuracy": list(best["accuracy"])},
             about="Chosen among all relations on the data it is scored on, so a little too high.",
             **common,
         ),
-        Fact(
-            *("coreference", "antecedents found", CLARK, "number", "percent", group),
-            _column(coref.table, "accuracy"),
-            _column(coref.table, "low"),
-            _column(coref.table, "high"),
+        _number(
+            *("coreference", "antecedents found", coref.table, ("accuracy", "low", "high")),
+            paper=CLARK,
+            unit="percent",
+            group=group,
             where=WHERE["coreference"],
             source=name_of(coref),
             about=f"Of mentions with an antecedent; the nearest one has {baseline:.0f} percent.",
@@ -261,83 +260,78 @@ def _skill(row: pd.Series) -> str:
 
 
 def _effects(found: Findings, name_of: Callable[[Found], str]) -> list[Fact]:
-    facts = []
-    for task, one in found.effects.items():
-        table, n = one.table, one.facts["inputs"]
-        facts.append(
-            Fact(
-                *(f"disabled_{task}", f"{task_name(task)} without it", KOVALEVA, "number"),
-                *("points", "When disabled"),
-                [-value for value in _column(table, "cost")],
-                [-value for value in _column(table, "cost_high")],
-                [-value for value in _column(table, "cost_low")],
-                diverging=True,
-                where=WHERE["disabled"],
-                source=name_of(one),
-                about=f"Change of the task's score on {n} inputs when it attends evenly.",
-            )
+    group: Any = {"group": "When disabled", "diverging": True}
+    costs = [
+        _number(
+            *(f"disabled_{task}", f"{task_name(task)} without it"),
+            *(one.table, ("cost", "cost_low", "cost_high")),
+            turned=np.negative,
+            paper=KOVALEVA,
+            unit="points",
+            **group,
+            where=WHERE["disabled"],
+            source=name_of(one),
+            about=f"Change of the task's score on {one.facts['inputs']} inputs when it attends "
+            "evenly.",
         )
+        for task, one in found.effects.items()
+    ]
     rise = found.questions
-    facts.append(
-        Fact(
-            *("questions_loss", "loss on questions without it", GUAN, "number", "nats"),
-            "When disabled",
-            _column(rise.table, "cost"),
-            _column(rise.table, "cost_low"),
-            _column(rise.table, "cost_high"),
-            diverging=True,
-            where=WHERE["questions"],
-            source=name_of(rise),
-            about=f"Rise of the right answer's cross-entropy on {rise.facts['inputs']} questions "
-            "when it attends evenly.",
-        )
+    questions = _number(
+        *("questions_loss", "loss on questions without it"),
+        *(rise.table, ("cost", "cost_low", "cost_high")),
+        paper=GUAN,
+        unit="nats",
+        **group,
+        where=WHERE["questions"],
+        source=name_of(rise),
+        about=f"Rise of the right answer's cross-entropy on {rise.facts['inputs']} questions "
+        "when it attends evenly.",
     )
-    for task, one in found.effects.items():
-        facts.append(
-            Fact(
-                *(f"changed_{task}", f"{task_name(task)} answers changed", OWN, "number"),
-                *("percent", "Answers changed"),
-                _column(one.table, "influence"),
-                _column(one.table, "influence_low"),
-                _column(one.table, "influence_high"),
-                where=WHERE["changed"],
-                source=name_of(one),
-                about="Share of answers that change when it attends evenly, for better or worse; "
-                "of scores, their mean change in percent of the labels' spread.",
-            )
+    influences = [
+        _number(
+            *(f"changed_{task}", f"{task_name(task)} answers changed"),
+            *(one.table, ("influence", "influence_low", "influence_high")),
+            paper=OWN,
+            unit="percent",
+            group="Answers changed",
+            where=WHERE["changed"],
+            source=name_of(one),
+            about="Share of answers that change when it attends evenly, for better or worse; "
+            "of scores, their mean change in percent of the labels' spread.",
         )
-    return facts
+        for task, one in found.effects.items()
+    ]
+    return [*costs, questions, *influences]
 
 
 def _tuning(found: Findings, name_of: Callable[[Found], str]) -> list[Fact]:
-    facts = [
-        Fact(
-            *(f"tuned_{task}", f"change by tuning on {task_name(task)}", KOVALEVA, "number"),
-            *("", "After fine-tuning"),
-            [1 - value for value in _column(one.table, "cosine")],
-            [1 - value for value in _column(one.table, "high")],
-            [1 - value for value in _column(one.table, "low")],
+    changes = [
+        _number(
+            *(f"tuned_{task}", f"change by tuning on {task_name(task)}"),
+            *(one.table, ("cosine", "low", "high")),
+            turned=lambda cosine: 1 - cosine,
+            paper=KOVALEVA,
+            unit="",
+            group="After fine-tuning",
             where=WHERE["tuned"],
             source=name_of(one),
             about="1 minus the cosine of its maps before and after.",
         )
         for task, one in found.cosines.items()
     ]
-    slopes = found.gradients
-    scale = 1000 * np.ones(len(slopes.table))
-    facts.append(
-        Fact(
-            *("gradient", "gradient times attention", CLARK, "number", "thousandths of a nat"),
-            "Importance",
-            list(scale * _column(slopes.table, "mean")),
-            list(scale * _column(slopes.table, "low")),
-            list(scale * _column(slopes.table, "high")),
-            where=WHERE["gradient"],
-            source=name_of(slopes),
-            about="How much the masked-LM loss hangs on its weights, summed over keys, per query.",
-        )
+    gradient = _number(
+        *("gradient", "gradient times attention"),
+        *(found.gradients.table, ("mean", "low", "high")),
+        turned=lambda nats: 1000 * nats,
+        paper=CLARK,
+        unit="thousandths of a nat",
+        group="Importance",
+        where=WHERE["gradient"],
+        source=name_of(found.gradients),
+        about="How much the masked-LM loss hangs on its weights, summed over keys, per query.",
     )
-    return facts
+    return [*changes, gradient]
 
 
 @dataclass(frozen=True, eq=False)

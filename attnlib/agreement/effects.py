@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,12 @@ import pandas as pd
 
 from attnlib.ablations import single_ablations
 from attnlib.corpora import Corpus
-from attnlib.disabling import row_scores
+from attnlib.disabling import Answers, p_values, row_scores
 from attnlib.guan2020.ablating import spread_out
 from attnlib.guan2020.subjects import reader_of
 from attnlib.headfit import Budget, masked_lm_head
 from attnlib.importance import attention_gradients
-from attnlib.kovaleva2019.grids import head_rows, mean_ends
+from attnlib.kovaleva2019.grids import TAIL, head_rows, mean_ends
 from attnlib.models import Encoder
 from attnlib.papers import Finding
 from attnlib.results import Found
@@ -26,15 +27,15 @@ from attnlib.tasks import TASKS
 HALVES = 200
 QUESTIONS = "questions"
 DRAWS = 1000
-TAIL = 2.5
 
 
 def task_effects(answers: pd.DataFrame, *, task: str, seed: int = 0) -> Found:
     """What disabling each head costs a task, and how many of its answers change at all.
 
     answers  the table of Kovaleva's `disabled_answers`: the whole model, then a column per head
-    table    layer, head, cost (points lost, with low and high), influence: percent of the answers
-             that change; of scores their mean change in percent of the labels' spread
+    table    layer, head, cost (points lost, with low and high), p (two-sided, of the cost),
+             influence: percent of the answers that change; of scores their mean change in percent
+             of the labels' spread
     facts    reliability of both: the rank correlation of two halves of the inputs, over heads,
              stepped up to the whole (Spearman and Brown)
     """
@@ -56,6 +57,7 @@ def task_effects(answers: pd.DataFrame, *, task: str, seed: int = 0) -> Found:
     places = np.array([[int(part) for part in name.split("-")] for name in heads])
     table = pd.DataFrame({"layer": places[:, 0], "head": places[:, 1], "cost": costs(np.arange(n))})
     table["cost_low"], table["cost_high"] = np.nanpercentile(again, [TAIL, 100 - TAIL], axis=0)
+    table["p"] = p_values(Answers(("whole", *heads), rows, label, TASKS[task]), seed=seed)
     for name, end in (("influence", ends.mean), ("influence_low", ends.low)):
         table[name] = 100 * end
     table["influence_high"] = 100 * ends.high
@@ -145,8 +147,6 @@ def head_gradients(
     fit_on  texts for a masked-LM head where the model has none; those of `corpus` are left out
     table   layer, head, mean, low, high
     """
-    from dataclasses import replace
-
     measured = set(corpus.examples)
     others = tuple(one for one in fit_on.examples if one not in measured)
     budget = Budget(n_segments=len(others), n_maskings=maskings, n_epochs=1)

@@ -11,11 +11,11 @@ from scipy.stats import rankdata
 
 from attnlib.agreement.vocabularies import JUDGED, VOCABULARIES, labels_of
 from attnlib.headprediction import forecast_draws, gain_p, one_hot, ranked
-from attnlib.hypotheses import ALPHA, benjamini_hochberg
+from attnlib.hypotheses import ALPHA
 from attnlib.kovaleva2019.grids import drawn
 from attnlib.papers import Finding
 from attnlib.results import Found
-from attnlib.taxonomies import dealt, numbered
+from attnlib.taxonomies import controlled, dealt, numbered
 
 DRAWS = 1000
 SHUFFLES = 2000
@@ -98,19 +98,18 @@ def importance_agreement(importance: pd.DataFrame, *, seed: int = 0) -> Found:
             again.append(draws)
             ranks = {
                 "p": (rankdata(first), rankdata(second)),
-                "p_within": (_within(first, layers), _within(second, layers)),
+                "p_within": (within_layers(first, layers), within_layers(second, layers)),
             }
             row: dict[str, Any] = {"one": one, "other": other, "rho": number.value}
             row |= {"low": number.low, "high": number.high}
-            row["rho_within"] = _r(*ranks["p_within"])
+            row["rho_within"] = correlation(*ranks["p_within"])
             for name, order in orders.items():
                 a, b = ranks[name]
-                seen, by_chance = abs(_r(a, b)), np.abs(_r(a, b[order]))
-                row[name] = float((1 + (by_chance >= seen - 1e-12).sum()) / (1 + SHUFFLES))
+                row[name] = two_sided(correlation(a, b), correlation(a, b[order]))
             rows.append(row)
     table = pd.DataFrame(rows)
     for p, q in (("p", "q"), ("p_within", "q_within")):
-        table[q] = benjamini_hochberg(table[p].to_numpy())
+        table[q] = controlled(table[p])
     papers = {"cost", "gradient", "change", "relations", "roles"}  # one measure of each paper
     own = table[table["one"].isin(papers) & table["other"].isin(papers)]
     own_draws = np.array(again)[own.index]
@@ -128,19 +127,26 @@ def importance_agreement(importance: pd.DataFrame, *, seed: int = 0) -> Found:
     return Found(table, found)
 
 
-def _r(one: np.ndarray, other: np.ndarray) -> Any:
-    """Correlation along the last axis."""
+def correlation(one: np.ndarray, other: np.ndarray) -> Any:
+    """Correlation along the last axis; NaN where one side is constant."""
     a = one - one.mean(-1, keepdims=True)
     b = other - other.mean(-1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
         return (a * b).sum(-1) / np.sqrt((a**2).sum(-1) * (b**2).sum(-1))
 
 
+def two_sided(seen: float, by_chance: np.ndarray) -> float:
+    """How often chance goes as far from 0; NaN where there is nothing to correlate."""
+    if np.isnan(seen):
+        return float("nan")
+    return float((1 + (np.abs(by_chance) >= abs(seen) - 1e-12).sum()) / (1 + len(by_chance)))
+
+
 def _rho(one: np.ndarray, other: np.ndarray) -> float:
-    return float(_r(rankdata(one), rankdata(other)))
+    return float(correlation(rankdata(one), rankdata(other)))
 
 
-def _within(values: np.ndarray, layers: np.ndarray) -> np.ndarray:
+def within_layers(values: np.ndarray, layers: np.ndarray) -> np.ndarray:
     """Ranks over all heads, less the mean rank of the layer."""
     ranks = pd.Series(rankdata(values))
     return np.asarray(ranks - ranks.groupby(layers).transform("mean"))
@@ -182,8 +188,7 @@ def forecasts(
                 )
             rows.append(row)
     table = pd.DataFrame(rows)
-    known = table["p"].notna()
-    table.loc[known, "q"] = benjamini_hochberg(table.loc[known, "p"].to_numpy())
+    table["q"] = controlled(table["p"])
     return Found(table, _forecast_findings(table, draws))
 
 

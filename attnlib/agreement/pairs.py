@@ -9,11 +9,18 @@ import numpy as np
 import pandas as pd
 
 from attnlib.agreement.vocabularies import ASKED, QUESTIONS, VOCABULARIES, answers, labels_of
-from attnlib.hypotheses import ALPHA, benjamini_hochberg
+from attnlib.hypotheses import ALPHA
 from attnlib.kovaleva2019.grids import drawn
 from attnlib.papers import Finding
 from attnlib.results import Found
-from attnlib.taxonomies import adjusted_information, agreement_kappa, crossed, kappa, shuffled_p
+from attnlib.taxonomies import (
+    adjusted_information,
+    agreement_kappa,
+    controlled,
+    crossed,
+    kappa,
+    shuffled_p,
+)
 
 BASELINES = ("layer", "entropy")
 """What a head could be called by without any paper: its layer, and a quarter by its entropy."""
@@ -57,11 +64,7 @@ def label_agreement(labels: pd.DataFrame, numbers: pd.DataFrame, *, seed: int = 
             }
         )
     table = pd.DataFrame(rows)
-    for name in ("p", "p_within"):
-        known = table[name].notna()
-        table.loc[known, name.replace("p", "q", 1)] = benjamini_hochberg(
-            table.loc[known, name].to_numpy()
-        )
+    table["q"], table["q_within"] = controlled(table["p"]), controlled(table["p_within"])
     return Found(table, _label_findings(table, values), {"inputs": 0})
 
 

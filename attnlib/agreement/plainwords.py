@@ -16,6 +16,13 @@ HEADINGS = {
     "not comparable": "What cannot be judged here",
     "absent": "What was not measured",
 }
+SAYING = "saying."
+"""Claims of this name are what people say; we did not expect them to hold."""
+SAID = {
+    "reproduced": "What people say, and may go on saying",
+    "partly": "What people say, and should say with care",
+    "not reproduced": "What people say, and should stop repeating",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,11 +42,12 @@ class PlainWords:
 def plain_words(judged: Sequence[Judgement]) -> PlainWords:
     """The sentence of every claim, with the number that decided, under its verdict."""
     groups: dict[str, list[str]] = {}
-    for verdict, heading in HEADINGS.items():
-        own = [_sentence(one) for one in judged if one.verdict == verdict]
-        if own:
-            groups[heading] = own
-    return PlainWords(groups)
+    for one in sorted(judged, key=lambda one: one.claim.id.startswith(SAYING)):
+        said = SAID if one.claim.id.startswith(SAYING) else HEADINGS
+        heading = said.get(one.verdict, HEADINGS[one.verdict])
+        groups.setdefault(heading, []).append(_sentence(one))
+    order = [*HEADINGS.values(), *SAID.values()]
+    return PlainWords({heading: groups[heading] for heading in order if heading in groups})
 
 
 def _sentence(one: Judgement) -> str:

@@ -113,8 +113,10 @@ def odd_rows(wall: pd.DataFrame, n: int = 8) -> pd.DataFrame:
 
 
 def _first(heads: str, n: int = 6) -> str:
+    """The first heads, each a link to its card in the atlas."""
     named = heads.split()
-    return ", ".join(named[:n]) + (" …" if len(named) > n else "")
+    links = [f'<a href="../book/atlas.html#{name}">{name}</a>' for name in named[:n]]
+    return ", ".join(links) + (" …" if len(named) > n else "")
 
 
 def label_counts(labels: pd.DataFrame) -> pd.DataFrame:

@@ -1,0 +1,1 @@
+"""The commands of `attnlib`, by what they are about."""
