@@ -2,6 +2,7 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 EDITION ?= pocket
+FOLDER ?= notebooks
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,7 +11,7 @@ TORCH := $(shell grep '^torch==' constraints.txt)
 PIP := $(shell grep '^pip==' constraints.txt)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help book published test check format fetch bench clean
+.PHONY: help book published lab test check format fetch bench clean
 
 help:  ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -23,6 +24,10 @@ book: $(READY)  ## run the chapters of EDITION and build its pages
 
 published: $(READY)  ## build the pages of the published edition without running anything
 	@$(BIN)/attnlib published
+
+lab: $(READY)  ## open the notebooks in a browser, to run and change them
+	@test -x $(BIN)/jupyter-lab || $(BIN)/python -m pip install -qq -c constraints.txt -e '.[lab]'
+	@$(BIN)/jupyter-lab $(FOLDER)
 
 test: $(READY)  ## run the tests on two processes
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -q $(ARGS)

@@ -42,20 +42,27 @@ def atlas_page(executed: Mapping[str, Path]) -> str:
     return HEAD.format(chapter="[](../notebooks/agreement)") + raw(shown) + DATA
 
 
-def known_atlas(model: str) -> Atlas | None:
-    """The atlas of a model from what was run here last, or the published one."""
-    for path in _executed(project_root()):
+def known_atlas(model: str, edition: str | None = None) -> Atlas | None:
+    """The published atlas of a model, or one from what was run here last.
+
+    edition  whose run to take instead; a small one has wide intervals, so it must be asked for
+    """
+    if edition is None and (PUBLISHED / f"{model}.json").is_file():
+        return load(model)
+    for path in _executed(project_root(), edition):
         carried = atlas_in(path)
         found = None if carried is None else from_text(carried, path.name)
         if found is not None and model in (found.model, Path(found.model).name):
             return found
-    return load(model) if (PUBLISHED / f"{model}.json").is_file() else None
+    return None
 
 
-def _executed(root: Path) -> Iterator[Path]:
-    """Executed chapters on agreement, the latest first."""
+def _executed(root: Path, edition: str | None) -> Iterator[Path]:
+    """Executed chapters on agreement, of one edition or of all, the latest first."""
     build = root / "_build"
-    found = [*build.glob(f"*/notebooks/{CHAPTER}*.ipynb"), *build.glob(f"runs/{CHAPTER}*.ipynb")]
+    found = list(build.glob(f"{edition or '*'}/notebooks/{CHAPTER}*.ipynb"))
+    if edition is None:
+        found += build.glob(f"runs/{CHAPTER}*.ipynb")
     yield from sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
 
 

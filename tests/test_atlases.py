@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,16 +57,21 @@ def test_a_notebook_without_one_has_none(tmp_path: Path) -> None:
     assert atlas_in(path) is None
 
 
-def test_what_was_run_here_goes_before_what_is_published(drawn: Atlas, project: Path) -> None:
-    assert atlases.known_atlas(drawn.model) is None
-    (project / "atlas").mkdir()
-    drawn.save(project / "atlas" / f"{drawn.model}.json")
-    found = atlases.known_atlas(drawn.model)
-    assert found is not None and found.about == drawn.about
+def test_what_is_published_goes_first_unless_an_edition_is_asked_for(
+    drawn: Atlas, project: Path
+) -> None:
+    name = drawn.model
+    assert atlases.known_atlas(name) is None
     ran = project / "_build" / "pocket" / "notebooks"
     ran.mkdir(parents=True)
-    (ran / "agreement.ipynb").write_text(executed(drawn), encoding="utf-8")
-    assert atlases.known_atlas(drawn.model) is not None
+    pocket = replace(drawn, about={"inputs": "a few"})
+    (ran / "agreement.ipynb").write_text(executed(pocket), encoding="utf-8")
+    assert atlases.known_atlas(name).about == pocket.about  # type: ignore[union-attr]
+    (project / "atlas").mkdir()
+    drawn.save(project / "atlas" / f"{name}.json")
+    assert atlases.known_atlas(name).about == drawn.about  # type: ignore[union-attr]
+    assert atlases.known_atlas(name, "pocket").about == pocket.about  # type: ignore[union-attr]
+    assert atlases.known_atlas(name, "standard") is None
     assert atlases.known_atlas("another-model") is None
 
 

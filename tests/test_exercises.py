@@ -24,8 +24,10 @@ def test_every_exercise_has_a_folded_solution(path: Path) -> None:
     assert exercises == solutions and len(set(exercises)) == len(exercises)
 
 
-@pytest.mark.parametrize("name", ["clark2019", "guan2020", "kovaleva2019", "pande2021"])
-def test_a_chapter_on_a_paper_has_enough_of_them(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["agreement", "clark2019", "guan2020", "kovaleva2019", "pande2021"]
+)
+def test_a_chapter_has_enough_of_them(name: str) -> None:
     (path,) = [path for path in NOTEBOOKS if path.stem == name]
     assert prose(path).count("{exercise}") >= 8
 

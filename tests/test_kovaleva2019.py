@@ -560,8 +560,11 @@ def test_negations_by_letters_are_counted_beside_words(monkeypatch: pytest.Monke
         n = len(words)
         return ParsedText(text, words, None, 0, None, (-1,) * n, ("dep",) * n, ("X",) * n)
 
-    corpus = Corpus("own", "task", tuple(map(parsed, ("I know", "not now", "hello"))), {}, "", "")
+    texts = ("go north", "not now", "hello", "no way", "a note , nor this", "Not me")
+    corpus = Corpus("own", "task", tuple(map(parsed, texts)), {}, "", "")
     monkeypatch.setattr(disagreements, "with_trees", lambda one: one)
     row = paper.negation_by_letters(corpus, tasks=["rte"]).table.iloc[0]
-    assert (row["inputs"], row["by_word"], row["by_letters"], row["wrong"]) == (3, 1, 2, 1)
-    assert row["such_as"] == "know, now"
+    # north is kept for its letters alone; "no" is not on the list, and "Not" has another case
+    assert (row["inputs"], row["by_word"], row["by_letters"]) == (6, 4, 3)
+    assert (row["wrong"], row["missed"]) == (1, 2)
+    assert set(row["such_as"].split(", ")) == {"north", "note"}

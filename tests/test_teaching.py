@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[1]
 NOTEBOOKS = {path.stem: path for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}
 TEACH = ROOT / "book" / "teach"
 PAPERS = ["clark2019", "kovaleva2019", "guan2020", "pande2021", "agreement"]
+TAUGHT = ["first_look", *PAPERS]
 BIB = (ROOT / "book" / "references.bib").read_text(encoding="utf-8")
 
 
@@ -212,9 +213,9 @@ def page(name: str) -> str:
 
 
 def test_the_kit_is_complete() -> None:
-    wanted = {"index", "syllabus", "workshop", "rubric", *PAPERS}
+    wanted = {"index", "syllabus", "workshop", "rubric", *TAUGHT}
     assert {path.stem for path in TEACH.glob("*.md")} == wanted
-    for name in PAPERS:
+    for name in TAUGHT:
         for part in ("Objectives", "Exercises", "Discussion questions", "Common misconceptions"):
             assert f"## {part}" in page(name), (name, part)
         assert "- **Time:**" in page(name) and "- **Before it:**" in page(name)

@@ -332,8 +332,9 @@ def atlas(
         "atlas.html"
     ),
     edition: Annotated[
-        str, typer.Option(help="Whose settings to use where a model has no atlas yet.")
-    ] = "pocket",
+        str | None,
+        typer.Option(help="Whose run to take, instead of the published atlas or the latest run."),
+    ] = None,
 ) -> None:
     """Write the atlas of a model: a card for every head, searchable, in one page."""
     from attnlib.atlases import known_atlas, made_atlas
@@ -342,6 +343,8 @@ def atlas(
 
     if out.suffix != ".json":
         check_out(out)
-    found = known_atlas(model) or made_atlas(model, edition=edition, say=messages.print)
+    found = known_atlas(model, edition) or made_atlas(
+        model, edition=edition or "pocket", say=messages.print
+    )
     written = found.save(out) if out.suffix == ".json" else AtlasView(found).save(out)
     console.print(f"{written} ({written.stat().st_size / 1e6:.1f} MB)")

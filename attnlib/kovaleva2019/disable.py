@@ -161,7 +161,8 @@ def disabling_overview(*effects: pd.DataFrame, facts: Mapping[str, Mapping[str, 
     facts    task -> the facts of the same
     table    task, n_heads, score, best_head, best_gain, low, high (of that head), chosen_gain,
              clean_gain, mean_change, gains_uncorrected, gains, losses (false discoveries
-             controlled), harmless, best_layer, best_layer_gain, layer_gains
+             controlled), harmless, best_layer, best_layer_gain, layer_gains, layer_losses,
+             layers_harmless: the share of layers that cost less than half a point
     """
     judged = controlled(effects)
     rows = []
@@ -188,6 +189,8 @@ def disabling_overview(*effects: pd.DataFrame, facts: Mapping[str, Mapping[str, 
                 "best_layer": int(top["layer"]),
                 "best_layer_gain": top["change"],
                 "layer_gains": int((layers["q_gain"] < ALPHA).sum()),
+                "layer_losses": int((layers["q_loss"] < ALPHA).sum()),
+                "layers_harmless": float((layers["change"] > HARMLESS).mean()),
             }
         )
     table = pd.DataFrame(rows)
@@ -215,6 +218,8 @@ def _claims(
         "disabling.layer_gain_share": Finding(float((table["best_layer_gain"] > 0).mean())),
         "disabling.layer_significant_share": Finding(float((table["layer_gains"] > 0).mean())),
         "disabling.harmless_share": Finding(*(float(end) for end in harmless)),
+        "disabling.significant_losses": Finding(float(table["losses"].sum())),
+        "disabling.layers_harmless": Finding(float(table["layers_harmless"].mean())),
     }
     if {"mrpc", "rte"} <= set(effects):
         n_gaining = sum(facts[task]["mean_change"][0] > 0 for task in ("mrpc", "rte"))

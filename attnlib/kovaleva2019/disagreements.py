@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,45 +16,60 @@ from attnlib.overlays import with_trees
 from attnlib.results import Found
 from attnlib.stripes import FEATURES
 
-SUBSTRINGS = ("not", "n't", "no", "never", "none", "nor", "neither")
-"""Words whose letters the authors' code looks for anywhere in a token."""
-
-
+LISTED = (
+    *("neither", "nor", "not", "never", "none", "nothing", "nowhere"),
+    *("don't", "won't", "didn't", "hadn't", "haven't", "can't", "isn't", "wasn't"),
+    *("shouldn't", "couldn't"),
+)
+"""What the authors' code takes for a negation if its letters occur anywhere in a text, with their
+case; *no* is not among them."""
 SKIPPED = "negation"
 """The one kind for which the authors' code leaves out inputs without it."""
 
 
 def negation_by_letters(*corpora: Corpus, tasks: Sequence[str]) -> Found:
-    """Inputs with a negation, found as a word and found as letters inside any word.
+    """Inputs with a negation, found as a word, and kept by the authors' code for its letters.
 
-    table  task, inputs, by_word, by_letters, wrong (letters only), such_as: words taken for one
+    An input that is kept for letters inside other words has no column of that name: in the
+    authors' mean it counts as 0.
+
+    table  task, inputs, by_word (with a negation word), by_letters (kept by the code), wrong (kept
+           for letters only), missed (with a word, not kept), such_as: words taken for a negation
     """
     negation = next(one for one in FEATURES if one.name == "negation")
     rows = []
     for corpus, task in zip(corpora, tasks, strict=True):
         parsed = with_trees(corpus)
-        by_word, by_letters, taken = [], [], []
-        for example in parsed.examples:
-            words = words_of(example)
+        by_word, by_letters, wrong = (np.zeros(len(parsed), bool) for _ in range(3))
+        taken: list[str] = []
+        for place, example in enumerate(parsed.examples):
             tree: Any = example
-            told = zip(tree.tags, tree.relations, words, strict=True)
-            by_word.append(any(negation.holds(tag, label, word) for tag, label, word in told))
-            lower = [word.lower() for word in words]
-            hits = [word for word in lower if any(part in word for part in SUBSTRINGS)]
-            by_letters.append(bool(hits))
-            taken += [word for word in hits if word not in negation.words]
+            told = zip(tree.tags, tree.relations, words_of(example), strict=True)
+            by_word[place] = any(negation.holds(tag, label, word) for tag, label, word in told)
+            text = " ".join(part if isinstance(part, str) else " ".join(part) for part in tree.parts)
+            hits = [word for word in LISTED if word in text]
+            own = _WORD.findall(text.lower())
+            by_letters[place] = bool(hits)
+            wrong[place] = bool(hits) and not set(hits) & set(own)
+            taken += [
+                word for word in own if word not in LISTED and any(hit in word for hit in hits)
+            ]
         common = pd.Series(taken, dtype=str).value_counts().index[:4]
         rows.append(
             {
                 "task": task,
                 "inputs": len(parsed),
-                "by_word": int(np.sum(by_word)),
-                "by_letters": int(np.sum(by_letters)),
-                "wrong": int(np.sum(np.array(by_letters) & ~np.array(by_word))),
+                "by_word": int(by_word.sum()),
+                "by_letters": int(by_letters.sum()),
+                "wrong": int(wrong.sum()),
+                "missed": int((by_word & ~by_letters).sum()),
                 "such_as": ", ".join(common),
             }
         )
     return Found(pd.DataFrame(rows), facts={"inputs": sum(map(len, corpora))})
+
+
+_WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 
 
 def missing_as_zero(stripes: pd.DataFrame, inputs: int) -> pd.DataFrame:

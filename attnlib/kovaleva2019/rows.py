@@ -231,13 +231,14 @@ def first_of_pairs(plans: Mapping[str, Any]) -> str:
 
 
 def negation_table(found: Found) -> pd.DataFrame:
-    """Negations as words and as letters, in words."""
+    """Inputs with a negation and inputs that the authors' code keeps, in words."""
     names = {
         "inputs": "inputs",
         "by_word": "with a negation word",
-        "by_letters": "with its letters",
-        "wrong": "letters only",
-        "such_as": "such as",
+        "by_letters": "kept by the code",
+        "wrong": "for letters only",
+        "missed": "missed",
+        "such_as": "letters in",
     }
     table = found.table.assign(task=found.table["task"].map(task_name))
     return table.set_index("task")[list(names)].rename(columns=names)
