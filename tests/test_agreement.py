@@ -15,9 +15,9 @@ from test_prediction import picked, random_maps, random_trees
 from attnlib import agreement as paper
 from attnlib.agreement import (
     effects,
+    folklore,
     importance,
     pairs,
-    sayings,
     sightings,
     skills,
     stability,
@@ -466,7 +466,7 @@ def test_of_noise_nothing_can_be_said() -> None:
     assert (found.table["q"] > 0.05).all() and (found.table["low"] < found.table["high"]).all()
     assert found.findings["saying.helped"].value == 0
     assert found.findings["saying.idle"].value == 1
-    assert len(paper.saying_rows(found)) == len(sayings.SAYINGS)
+    assert len(paper.saying_rows(found)) == len(folklore.SAYINGS)
 
 
 def test_a_saying_that_is_true_is_found() -> None:
@@ -570,7 +570,7 @@ def test_every_claim_asks_for_a_number_that_some_experiment_names() -> None:
         *("forecast.influence.label_loss", "importance.median", "importance.alike_within"),
         *("importance.cost_gradient", "stability.inputs.least", "stability.domains.least"),
         *("models.twin.median", "models.order"),
-        *(f"saying.{name}" for name in sayings.SAYINGS),
+        *(f"saying.{name}" for name in folklore.SAYINGS),
         *("saying.one_job", "saying.one_head", "saying.idle", "saying.helped"),
     }
     asked = {claim.phenomenon.measure for claim in load_paper("agreement").claims}

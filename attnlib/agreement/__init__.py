@@ -6,6 +6,7 @@ a tidy table, the numbers that the claims in papers/agreement.yaml ask for, and 
 
 from attnlib.agreement.atlasmaking import CarriedAtlas, Findings, drawn_atlas
 from attnlib.agreement.effects import head_gradients, question_effects, task_effects
+from attnlib.agreement.folklore import saying_rows, sayings
 from attnlib.agreement.importance import (
     effect_reliability,
     forecasts,
@@ -29,7 +30,6 @@ from attnlib.agreement.rows import (
     reliability_rows,
     stability_rows,
 )
-from attnlib.agreement.sayings import saying_rows, sayings
 from attnlib.agreement.sightings import head_numbers, head_roles
 from attnlib.agreement.skills import best_relation, head_coreference, head_relations
 from attnlib.agreement.stability import TWIN, label_stability, model_agreement

@@ -46,7 +46,9 @@ def negation_by_letters(*corpora: Corpus, tasks: Sequence[str]) -> Found:
             tree: Any = example
             told = zip(tree.tags, tree.relations, words_of(example), strict=True)
             by_word[place] = any(negation.holds(tag, label, word) for tag, label, word in told)
-            text = " ".join(part if isinstance(part, str) else " ".join(part) for part in tree.parts)
+            text = " ".join(
+                part if isinstance(part, str) else " ".join(part) for part in tree.parts
+            )
             hits = [word for word in LISTED if word in text]
             own = _WORD.findall(text.lower())
             by_letters[place] = bool(hits)
