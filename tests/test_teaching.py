@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import textwrap
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -309,3 +310,24 @@ def test_the_pages_build_without_a_warning(tmp_path: Path) -> None:
     assert "{{" not in built["index"] and str(len(catalogue())) in built["index"]
     for name, text in built.items():
         assert "{ref}" not in text and "glue:text" not in text, name
+
+
+BLOCKS = [
+    pytest.param(textwrap.dedent(block), id=f"{path.stem}-{number}")
+    for path in sorted(TEACH.glob("*.md"))
+    for number, block in enumerate(
+        re.findall(r"^ *```python\n(.*?)^ *```", path.read_text(encoding="utf-8"), re.S | re.M)
+    )
+]
+
+
+@pytest.mark.assets
+@pytest.mark.parametrize("block", BLOCKS)
+def test_the_code_on_the_pages_runs(
+    block: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import matplotlib
+
+    matplotlib.use("agg")
+    monkeypatch.chdir(tmp_path)  # a page may read a folder of the teacher's
+    exec(compile(block.replace("limit=100", "limit=10"), "page", "exec"), {})
