@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from families import HEADS, LAYERS, folders, one_thread
-from test_finetune import SHORT, planted
+from test_finetune import planted
 
 from attnlib import ablating, corpora
 from attnlib.ablations import matched_draws
@@ -23,17 +23,20 @@ from attnlib.finetune import FineTuned, finetuned
 from attnlib.interventions import Intervention, run_changed
 from attnlib.kovaleva2019 import command
 from attnlib.models import load_encoder
+from attnlib.training import Recipe
 
 __all__ = ["folders", "one_thread"]  # fixtures
 
 Run = Callable[..., tuple[int, str, str]]
 TESTED = replace(planted(30, seed=3), name="sst2:dev")
+LONG = Recipe(epochs=30, batch_size=8, learning_rate=2e-3, max_length=24)
+"""Long enough to learn something that a change can take away."""
 
 
 @pytest.fixture(scope="module")
 def model(folders: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> FineTuned:
     bert = load_encoder(folders("bert"), device="cpu")
-    return finetuned(bert, planted(40), "sst2", recipe=SHORT, cache=tmp_path_factory.mktemp("a"))
+    return finetuned(bert, planted(40), "sst2", recipe=LONG, cache=tmp_path_factory.mktemp("a"))
 
 
 def right(model: FineTuned, *variant: Intervention) -> np.ndarray:

@@ -266,7 +266,7 @@ def lay_out(folder: Path) -> None:
     """The teaching pages with the chapters they point to, as a book of their own."""
     shutil.copytree(ROOT / "book" / "_static", folder / "book" / "_static")
     shutil.copytree(TEACH, folder / "book" / "teach")
-    for name in ("references.bib", "references.md"):
+    for name in ("references.bib", "references.md", "reading_maps.md"):
         shutil.copy(ROOT / "book" / name, folder / "book")
     published = {path.stem: path for path in (ROOT / "book" / "published").glob("*.ipynb")}
     (folder / "notebooks").mkdir()
@@ -286,7 +286,8 @@ def lay_out(folder: Path) -> None:
         (generated / f"exercises_{name}.md").write_text(teachpages.exercise_table(name))
     (generated / "handouts.md").write_text(teachpages.handout_links(published))
     (folder / "book" / "atlas.md").write_text(atlases.atlas_page({}))
-    chapters = [f"notebooks/{name}" for name in NOTEBOOKS] + ["book/references", "book/atlas"]
+    chapters = [f"notebooks/{name}" for name in NOTEBOOKS]
+    chapters += ["book/references", "book/atlas", "book/reading_maps"]
     chapters += [f"book/teach/{path.stem}" for path in sorted(TEACH.glob("*.md"))]
     entries = [{"file": name} for name in chapters if name != "book/teach/index"]
     contents = {"format": "jb-book", "root": "book/teach/index", "chapters": entries}
