@@ -52,7 +52,13 @@ def ledger_of(executed: Iterable[Path], edition: str) -> list[dict[str, Any]]:
         )
     for key in sorted(path.stem for path in FOLDER.glob("*.yaml")):
         rows.setdefault(key, [*_unjudged(key, edition)])
-    return [row for key in sorted(rows) for row in rows[key]]
+    return [row for key in sorted(rows, key=_by_year) for row in rows[key]]
+
+
+def _by_year(paper: str) -> tuple[bool, str, str]:
+    """The papers as they appeared; what has no year, our own claims, comes last."""
+    year = paper[-4:]
+    return not year.isdigit(), year, paper
 
 
 def totals(rows: list[dict[str, Any]]) -> dict[str, int]:
