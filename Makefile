@@ -27,7 +27,7 @@ published: $(READY)  ## build the pages of the published edition without running
 
 lab: $(READY)  ## open the notebooks in a browser, to run and change them
 	@test -x $(BIN)/jupyter-lab || $(BIN)/python -m pip install -qq -c constraints.txt -e '.[lab]'
-	@$(BIN)/jupyter-lab $(FOLDER)
+	@$(BIN)/jupyter-lab $(if $(filter 0,$(shell id -u)),--allow-root) $(FOLDER)
 
 test: $(READY)  ## run the tests on two processes
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -q $(ARGS)
