@@ -93,6 +93,7 @@ def random_model(name: str, shape: Mapping[str, int], folder: Path) -> Path:
         return folder
     import torch
     from transformers import AutoTokenizer, BertConfig, BertForQuestionAnswering, BertModel
+    from transformers.utils.logging import disable_progress_bar
 
     from attnlib.assets import resolve
 
@@ -103,6 +104,7 @@ def random_model(name: str, shape: Mapping[str, int], folder: Path) -> Path:
         torch.manual_seed(0)
         kind = BertForQuestionAnswering if name.endswith("squad") else BertModel
         model = kind(config)
+    disable_progress_bar()  # the rehearsal says what it does in lines of its own
     tokenizer.save_pretrained(folder)
     model.save_pretrained(folder)
     return folder
