@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -9,7 +10,7 @@ import torch
 from attnlib.corpora import Corpus
 from attnlib.diagrams import Lines
 from attnlib.errors import CorpusError
-from attnlib.models import Encoder
+from attnlib.models import Encoder, load_encoder
 from attnlib.patternfigures import PatternExample
 from attnlib.patterns import PATTERNS, all_maps, labelled_maps, pictures
 
@@ -22,19 +23,26 @@ def example_maps(
 ) -> list[PatternExample]:
     """Maps of the pre-trained model that were labelled, those with two equal labels first.
 
-    corpora  those at hand, by name; maps of other models or corpora are left out
+    Of a model without labelled maps, those of the model that has most are shown: what the network
+    learns from.
+
+    corpora  those at hand, by name; maps of other corpora are left out
     """
+    texts = {name: {one.id: one for one in corpus.examples} for name, corpus in corpora.items()}
+    at_hand = [
+        row
+        for row in labelled_maps()
+        if row.task == "" and row.example in texts.get(row.corpus, ())
+        if row.again in ("", row.label)
+    ]
+    labelled = Counter(row.model for row in at_hand)
+    if labelled and encoder.name not in labelled:
+        encoder = load_encoder(labelled.most_common(1)[0][0], device=str(encoder.device))
     found = []
     for pattern in PATTERNS:
-        rows = [
-            row
-            for row in labelled_maps()
-            if row.label == pattern and row.task == "" and row.corpus in corpora
-            if row.model == encoder.name and row.again in ("", pattern)
-        ]
+        rows = [row for row in at_hand if row.model == encoder.name and row.label == pattern]
         for row in sorted(rows, key=lambda row: (row.again != pattern, row.id))[:each]:
-            examples = {one.id: one for one in corpora[row.corpus].examples}
-            maps, batch = all_maps(encoder, examples[row.example])
+            maps, batch = all_maps(encoder, texts[row.corpus][row.example])
             own = maps[None, row.layer - 1, row.head - 1, None]
             shades = pictures(own, torch.tensor([batch.length]), LARGE)[0, 0]
             task = row.corpus.partition(":")[0]
