@@ -568,3 +568,39 @@ def test_negations_by_letters_are_counted_beside_words(monkeypatch: pytest.Monke
     assert (row["inputs"], row["by_word"], row["by_letters"]) == (6, 4, 3)
     assert (row["wrong"], row["missed"]) == (1, 2)
     assert set(row["such_as"].split(", ")) == {"north", "note"}
+
+
+@pytest.mark.parametrize("model", ["bert", "labelled"])
+def test_a_model_without_labelled_maps_is_shown_those_of_another(
+    model: str, folders: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from attnlib.kovaleva2019 import portraits
+    from attnlib.patterns import LabelledMap
+
+    encoder = load_encoder(folders("bert"), device="cpu")
+    texts = planted(3, name="toy")
+    loaded: list[str] = []
+
+    def row(number: int, label: str, again: str, example: str) -> LabelledMap:
+        return LabelledMap(
+            f"m{number}", "labelled", "", "toy:dev", example, 1, 2, 0, label, again, label
+        )
+
+    rows = [
+        row(0, "block", "", "toy:0"),
+        row(1, "block", "block", "toy:1"),
+        row(2, "block", "vertical", "toy:2"),  # the second pass said otherwise
+        row(3, "diagonal", "", "not at hand"),
+    ]
+
+    def load(name: str, **_: Any) -> Encoder:
+        loaded.append(name)
+        return replace(encoder, name=name)
+
+    monkeypatch.setattr(portraits, "labelled_maps", lambda: rows)
+    monkeypatch.setattr(portraits, "load_encoder", load)
+    found = paper.example_maps(replace(encoder, name=model), {"toy:dev": texts})
+    assert [one.pattern for one in found] == ["block", "block"]
+    assert found[0].picture.shape == (portraits.LARGE, portraits.LARGE)
+    assert loaded == (["labelled"] if model == "bert" else [])
+    assert not np.array_equal(found[0].picture, found[1].picture)
