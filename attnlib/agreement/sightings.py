@@ -14,10 +14,11 @@ from torch.nn import functional
 
 from attnlib.attention import Attention
 from attnlib.corpora import Corpus
+from attnlib.errors import BadValue
 from attnlib.kovaleva2019.grids import head_rows, mean_ends, values_of
 from attnlib.kovaleva2019.maps import network
 from attnlib.metric import Metric, Partial
-from attnlib.models import Encoder, random_twin, weights_digest
+from attnlib.models import Encoder, load_encoder, random_twin, weights_digest
 from attnlib.overlays import with_trees
 from attnlib.patternnet import Schooling, pattern_metric
 from attnlib.patterns import PATTERNS, rule
@@ -126,7 +127,7 @@ def sighting_of(
     schooling = Schooling(school["epochs"], school["width"], seed=seed)
     key = (weights_digest(seen), corpus.digest, repr(schooling), *school["labelled"])
     if key not in _KEPT:
-        net = network([], seen, {}, school["labelled"], schooling)
+        net = network([], _teacher(school, str(encoder.device)), {}, school["labelled"], schooling)
         roles = [f"bias_{role}" for role in ROLES]
         parts = distance_metrics()
         own = [pattern_metric(net), rule_metric(), offset_metric()]
@@ -143,6 +144,16 @@ def sighting_of(
             offsets=values_of(found, "offset"),
         )
     return _KEPT[key]
+
+
+def _teacher(school: Mapping[str, Any], device: str) -> Encoder:
+    """One model in whose name the network is taught, so that all models share one network.
+
+    It learns from maps before fine-tuning only; whose they are is in `labelled`.
+    """
+    if not school["labelled"]:
+        raise BadValue("no model with labelled maps was named; expected one, such as e5-small.")
+    return load_encoder(school["labelled"][0], device=device)
 
 
 def head_numbers(

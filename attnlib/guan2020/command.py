@@ -23,7 +23,14 @@ from attnlib.errors import BadValue, CorpusError
 from attnlib.examples import Question
 from attnlib.guan2020.features import N_TYPES
 from attnlib.headtypes import TYPES, fitted, named_types
-from attnlib.interventions import Head, Intervention, heads_named, heads_of_types, single_heads
+from attnlib.interventions import (
+    Head,
+    Intervention,
+    Variant,
+    heads_named,
+    heads_of_types,
+    single_heads,
+)
 from attnlib.models import Encoder
 from attnlib.reach import distance_metrics, feature_matrix
 from attnlib.spanmodel import SpanReader
@@ -97,6 +104,15 @@ def types_on(encoder: Encoder, corpus: Corpus, max_length: int, seed: int = 0) -
     return pd.DataFrame({"layer": places[:, 0], "head": places[:, 1], "type": types})
 
 
+def beside_random(
+    heads: frozenset[Head], encoder: Encoder, *, draws: int, seed: int, **how: Any
+) -> dict[str, Variant]:
+    """The heads changed, then as many random heads of the same layers, so many times."""
+    sets = matched_draws(heads, encoder.n_heads, draws=draws, seed=seed) if draws else []
+    random = {f"random {i}": (Intervention(one, **how),) for i, one in enumerate(sets)}
+    return {"changed": (Intervention(heads, **how),), **random}
+
+
 def ablation(
     reader: SpanReader,
     corpus: Corpus,
@@ -115,12 +131,8 @@ def ablation(
     """
     questions = corpus.examples
     groups = [question.article for question in questions]
-    sets = matched_draws(heads, reader.encoder.n_heads, draws=draws, seed=seed) if draws else []
-    variants: dict[str, Sequence[Intervention]] = {
-        "as it is": (),
-        "changed": (Intervention(heads, **how),),
-    }
-    variants |= {f"random {i}": (Intervention(one, **how),) for i, one in enumerate(sets)}
+    beside = beside_random(heads, reader.encoder, draws=draws, seed=seed, **how)
+    variants: dict[str, Variant] = {"as it is": (), **beside}
     found = ablated(reader, questions, variants, progress=progress)
     rows = []
     for what, places in (("as it is", [0]), ("changed", [1]), ("random", range(2, len(variants)))):
@@ -131,7 +143,7 @@ def ablation(
         row = {"what": what, "n_heads": 0 if what == "as it is" else len(heads)}
         row |= summary(em, f1, groups, seed)
         rows.append({**row, "lost": 100 * lost.value, "p": np.nan})
-    if sets:
+    if draws:
         rows[1]["p"] = harm_p_value(float(found.f1[1].mean()), found.f1[2:].mean(1))
     return pd.DataFrame(rows)
 

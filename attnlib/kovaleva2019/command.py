@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnlib.ablations import harm_p_value, matched_draws
+from attnlib.ablations import harm_p_value
 from attnlib.corpora import Corpus
 from attnlib.disabling import (
     Answers,
@@ -20,8 +20,9 @@ from attnlib.disabling import (
     points,
 )
 from attnlib.finetune import FineTuned
+from attnlib.guan2020.command import beside_random
 from attnlib.hypotheses import benjamini_hochberg
-from attnlib.interventions import Head, Intervention, Variant
+from attnlib.interventions import Head
 from attnlib.kovaleva2019.grids import drawn
 from attnlib.stream import Progress
 from attnlib.tasks import TASKS, Task
@@ -49,13 +50,11 @@ def ablation(
              below the model as it is, inputs drawn again), p (of the random sets, the share that
              is as harmful), n_inputs
     """
-    sets = matched_draws(heads, model.encoder.n_heads, draws=draws, seed=seed) if draws else []
-    variants: dict[str, Variant] = {"changed": (Intervention(heads, **how),)}
-    variants |= {f"random {i}": (Intervention(one, **how),) for i, one in enumerate(sets)}
+    variants = beside_random(heads, model.encoder, draws=draws, seed=seed, **how)
     found = disabled(model, corpus, variants, progress=progress)
     score, lost = points(found), _losses(found, seed)
     places: dict[str, Sequence[int]] = {"as it is": [0], "changed": [1]}
-    if sets:
+    if draws:
         places["random"] = range(2, len(found.names))
     rows = []
     for what, at in places.items():
@@ -64,7 +63,7 @@ def ablation(
         row |= {"metric": model.task.metric, "score": float(score[list(at)].mean())}
         row |= {"lost": loss.value, "low": loss.low, "high": loss.high}
         rows.append({**row, "p": np.nan, "n_inputs": len(corpus)})
-    if sets:
+    if draws:
         rows[1]["p"] = harm_p_value(float(score[1]), score[2:])
     return pd.DataFrame(rows)
 
