@@ -187,7 +187,8 @@ def _claim_row(one: Judgement, cells: pd.Series) -> str:
     reason = html.escape(one.reason, quote=True)
     badge = f'<span class="badge {kind}" title="{reason}"><i aria-hidden="true">{sign}</i> '
     texts["verdict"] = f"{badge}{texts['verdict']}</span>"
-    texts["claim"] += f' <span class="quiet">{html.escape(one.claim.id)}</span>'
+    name = html.escape(one.claim.id).replace(".", ".<wbr>").replace("_", "_<wbr>")
+    texts["claim"] += f' <span class="quiet">{name}</span>'
     value, said = map(html.escape, _paper_says(one))
     if value and said:
         texts["paper"] = f'{value} <span class="quiet">{said}</span>'

@@ -600,6 +600,33 @@ def test_labels_come_back_from_a_table() -> None:
     assert draws.shape == (3, LAYERS * HEADS) and (draws == labels).all()
 
 
+def test_captions_say_what_to_see() -> None:
+    asked = paper.question_agreement(labelled())
+    assert "No dot" in paper.question_caption(asked)
+    pair = pd.DataFrame({"question": "near", "one": "clark", "other": "guan", "kappa": [0.5]})
+    assert "neighbours: Clark and Guan (0.50)" in paper.question_caption(Found(pair))
+    nothing = paper.question_caption(Found(pair.assign(kappa=np.nan)))
+    assert "neighbours: none" in nothing
+    across = paper.model_agreement(labelled(), labelled(), models=["m", paper.TWIN])
+    assert paper.model_caption(across).endswith("m: 1.00; random twin: 1.00.")
+    halves = {name: [0.5, 0.7, None] for name in VOCABULARIES}
+    stable = paper.label_stability(
+        *(labelled(), labelled(clark=["other", "broad"] * (LAYERS * HEADS // 2))),
+        names=["wiki", "web"],
+        models=["m", "m"],
+        halves=[halves] * 2,
+    )
+    assert "other texts: Clark (−1.00)" in paper.stability_caption(stable)
+    said = pd.DataFrame({"saying": ["sep", "near"], "rho": [-0.4, 0.1]})
+    assert paper.saying_caption(Found(said)).endswith("heads that look at [SEP] (−0.40).")
+    assert "Strongest" not in paper.saying_caption(Found(said.assign(rho=np.nan)))
+    rows = [("baseline", "numbers", 0.4), ("guan", "labels", 0.1), ("pande", "numbers", 0.3)]
+    table = pd.DataFrame(rows, columns=["design", "form", "r2"])
+    every = [table.assign(target=target) for target in importance.TARGETS]
+    caption = paper.forecast_caption(Found(pd.concat(every)))
+    assert "answers changed: Pande, numbers (0.30; layer and entropy 0.40)" in caption
+
+
 def test_rows_of_the_text() -> None:
     counts = paper.label_counts(labelled())
     assert counts.iloc[0, 0] == "broad 12, other 12"

@@ -461,7 +461,7 @@ def test_every_claim_of_the_paper_can_be_shown() -> None:
     rows = [Judgement(claim, "absent", "not measured") for claim in paper.claims]
     page = claim_table(rows, paper.deviations)._repr_html_()
     assert page.count("<tr>") == len(paper.claims) + 1
-    assert all(f">{claim.id}</span>" in page for claim in paper.claims)
+    assert all(f">{claim.id}</span>" in page.replace("<wbr>", "") for claim in paper.claims)
     assert claim_table([], {}).caption == "Ours beside the paper: no claim."
 
 

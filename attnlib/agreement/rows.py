@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from attnlib.agreement.folklore import SAYINGS
 from attnlib.agreement.importance import MEASURES, TARGETS
 from attnlib.agreement.vocabularies import ASKED, NAMES
 from attnlib.results import Found
@@ -33,6 +34,86 @@ def question_rows(found: Found) -> pd.DataFrame:
     table = found.table
     names = [f"{SHORT[row.one]} – {SHORT[row.other]}" for row in table.itertuples()]
     return table.assign(label=names, group=table["question"].map(ASKED), value=table["kappa"])
+
+
+def question_caption(found: Found) -> str:
+    """What to see: on which question papers agree, and who agrees best."""
+    told = "; ".join(
+        f"{ASKED[str(question)]}: {_best(rows, 'kappa')}"
+        for question, rows in found.table.groupby("question", sort=False)
+    )
+    return (
+        "How far every two namings agree on a question, beyond blind agreement: 0 is none, 1 all. "
+        f"The best pairs: {told}. No dot: one of the two gives all heads the same answer."
+    )
+
+
+def _best(rows: pd.DataFrame, column: str) -> str:
+    """The pair of namings with the largest value, in words."""
+    known = rows.dropna(subset=column)
+    if known.empty:
+        return "none"
+    row = known.loc[known[column].idxmax()]
+    return f"{SHORT[row['one']]} and {SHORT[row['other']]} ({_number(row[column])})"
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}".replace("-", "−")
+
+
+def forecast_caption(found: Found) -> str:
+    """What to see: whether any vocabulary foretells more than layer and entropy do."""
+    table = found.table
+    told = []
+    for target, name in TARGET_NAMES.items():
+        own = table[table["target"] == target]
+        base = own[own["design"] == "baseline"]["r2"].iloc[0]
+        rest = own[own["design"] != "baseline"]
+        best = rest.loc[rest["r2"].idxmax()]
+        told.append(
+            f"{name}: {SHORT[best['design']]}, {best['form']} ({_number(best['r2'])}; layer and "
+            f"entropy {_number(base)})"
+        )
+    return (
+        "Share of the order of heads that is foretold for layers left out, from each vocabulary's "
+        "labels and from the numbers behind them. Below 0 the mean of the other layers is the "
+        f"better guess; what lies below {_number(LEAST)} is drawn there. The best: "
+        f"{'; '.join(told)}."
+    )
+
+
+def stability_caption(found: Found) -> str:
+    """What to see: which names stay on other inputs, and which on other texts."""
+    table = found.table[found.table["model"] == found.table["model"].iloc[0]]
+    least = {over: rows.loc[rows["kappa"].idxmin()] for over, rows in table.groupby("over")}
+    told = "; ".join(
+        f"{_over(row)}: {SHORT[row['vocabulary']]} ({_number(row['kappa'])})"
+        for row in least.values()
+    )
+    return (
+        "Each vocabulary beside itself: on two halves of the inputs, and on texts of other kinds "
+        f"(the worst pair of them). Least stable in {table['model'].iloc[0]}, on {told}. No dot: "
+        "all heads have one label."
+    )
+
+
+def model_caption(found: Found) -> str:
+    """What to see: whether papers agree in one model as they do in another, or in none."""
+    medians = found.table.groupby("model", sort=False)["ami"].median()
+    told = "; ".join(f"{name}: {_number(value)}" for name, value in medians.items())
+    return f"Information that every two papers share, in each model. Median over pairs: {told}."
+
+
+def saying_caption(found: Found) -> str:
+    """What to see: what goes with the model's leaning on a head."""
+    rows = found.table.dropna(subset="rho")
+    top = rows.loc[rows["rho"].abs().idxmax()] if len(rows) else None
+    told = "" if top is None else f" Strongest: heads that {SAYINGS[top['saying']]}"
+    told += "" if top is None else f" ({_number(top['rho'])})."
+    return (
+        "Does what is said of heads go with how many answers change without them? Rank "
+        f"correlation over heads within layers; 0 is no relation.{told}"
+    )
 
 
 def forecast_rows(found: Found) -> tuple[pd.DataFrame, dict[tuple[str, str], float]]:
@@ -115,7 +196,8 @@ def odd_rows(wall: pd.DataFrame, n: int = 8) -> pd.DataFrame:
 def _first(heads: str, n: int = 6) -> str:
     """The first heads, each a link to its card in the atlas."""
     named = heads.split()
-    links = [f'<a href="../book/atlas.html#{name}">{name}</a>' for name in named[:n]]
+    whole = 'style="white-space: nowrap"'  # a name is not broken at its hyphen
+    links = [f'<a {whole} href="../book/atlas.html#{name}">{name}</a>' for name in named[:n]]
     return ", ".join(links) + (" …" if len(named) > n else "")
 
 
