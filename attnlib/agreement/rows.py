@@ -68,8 +68,7 @@ def forecast_caption(found: Found) -> str:
     for target, name in TARGET_NAMES.items():
         own = table[table["target"] == target]
         base = own[own["design"] == "baseline"]["r2"].iloc[0]
-        rest = own[own["design"] != "baseline"]
-        best = rest.loc[rest["r2"].idxmax()]
+        best = _best_design(own)
         told.append(
             f"{name}: {SHORT[best['design']]}, {best['form']} ({_number(best['r2'])}; layer and "
             f"entropy {_number(base)})"
@@ -80,6 +79,12 @@ def forecast_caption(found: Found) -> str:
         f"better guess; what lies below {_number(LEAST)} is drawn there. The best: "
         f"{'; '.join(told)}."
     )
+
+
+def _best_design(rows: pd.DataFrame) -> pd.Series:
+    """Of the forecasts of one target, the vocabulary that foretells most."""
+    rest = rows[rows["design"] != "baseline"]
+    return rest.loc[rest["r2"].idxmax()]
 
 
 def stability_caption(found: Found) -> str:
@@ -150,8 +155,7 @@ def reliability_caption(found: Found) -> str:
     """What to see: how far two halves of the inputs order the heads alike."""
     names = {"cost": "points lost", "influence": "answers changed"}
     told = "; ".join(
-        f"{names[key]}: {found.findings[f'reliability.{key}'].value:.2f}".replace("-", "−")
-        for key in names
+        f"{names[key]}: {_number(found.findings[f'reliability.{key}'].value)}" for key in names
     )
     return (
         "How far two halves of a task's inputs order heads alike, stepped up to all inputs: 1 is "
@@ -219,8 +223,7 @@ def agreement_quotes(
     table = forecast.table
     best: dict[str, Any] = {}
     for target in TARGETS:
-        own = table[(table["target"] == target) & (table["design"] != "baseline")]
-        row = own.loc[own["r2"].idxmax()]
+        row = _best_design(table[table["target"] == target])
         best[f"best_{target}"] = f"{SHORT[row['design']]} ({row['form']})"
         best[f"r2_{target}"] = float(row["r2"])
     return {
