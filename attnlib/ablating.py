@@ -77,7 +77,7 @@ def ablation(
     if own is not None and train is None:
         train = f"{own.name}:train"
     learnt = [load_corpus(train, limit=train_limit, seed=seed)] if train else []
-    given: Any = {"progress": progress, **how}
+    given: Any = {"seed": seed, "progress": progress, **how}
     chapter: Any = questions if own is None else tasks
     if own is None:
         subject: Any = _reader(encoder, learnt, plan, max_length, progress)
@@ -89,7 +89,7 @@ def ablation(
         found: pd.DataFrame = chapter.each_head(subject, asked, **given)
         return found
     chosen = questions.chosen_heads(heads, subject.encoder, asked, width)
-    found = chapter.ablation(subject, asked, chosen, draws=draws, seed=seed, **given)
+    found = chapter.ablation(subject, asked, chosen, draws=draws, **given)
     return found
 
 

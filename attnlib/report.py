@@ -192,14 +192,15 @@ def show_ablation(table: pd.DataFrame, console: Console) -> None:
         _show_task_ablation(table, console)
         return
     if "what" not in table:
-        shown = Table("head", "loss", "F1 lost", box=None)
+        shown = Table("head", "loss", "F1 lost", "95 %", box=None)
         for row in table.itertuples():
             loss = "–" if math.isnan(row.loss) else f"{row.loss:+.3f}"
-            shown.add_row(f"{row.layer}-{row.head}", loss, f"{row.f1:+.1f}")
+            shown.add_row(f"{row.layer}-{row.head}", loss, f"{row.lost:+.1f}", _ends(row))
         console.print(shown)
         console.print("loss: rise of the right answer's cross-entropy, in nats.")
         return
-    shown = Table("heads", "number", "exact match", "F1", "95 %", "F1 lost", "p", box=None)
+    columns = ("exact match", "F1", "95 %", "F1 lost", "95 %", "p")
+    shown = Table("heads", "number", *columns, box=None)
     for row in table.itertuples():
         shown.add_row(
             str(row.what),
@@ -207,12 +208,18 @@ def show_ablation(table: pd.DataFrame, console: Console) -> None:
             f"{row.em:.1f}",
             f"{row.f1:.1f}",
             "–" if math.isnan(row.f1_low) else f"{row.f1_low:.1f} to {row.f1_high:.1f}",
-            f"{row.lost:.1f}",
+            f"{row.lost:+.1f}",
+            "–" if row.what == "as it is" else _ends(row),
             "–" if math.isnan(row.p) else f"{row.p:.2f}",
         )
     console.print(shown)
     n = int(table["n_questions"].iloc[0])
     console.print(f"{n} questions. {RANDOM_SETS}")
+
+
+def _ends(row: Any) -> str:
+    """The interval of a loss; a dash where there was nothing to draw again."""
+    return "–" if math.isnan(row.low) else f"{row.low:+.1f} to {row.high:+.1f}"
 
 
 def _show_task_ablation(table: pd.DataFrame, console: Console) -> None:
@@ -222,14 +229,13 @@ def _show_task_ablation(table: pd.DataFrame, console: Console) -> None:
         shown = Table("head", "points lost", "95 %", "p", "q", box=None)
         for row in table.itertuples():
             name = f"{row.layer}-{row.head}" if row.head else f"layer {row.layer}"
-            ends = f"{row.low:+.1f} to {row.high:+.1f}"
-            shown.add_row(name, f"{row.lost:+.1f}", ends, f"{row.p:.3f}", f"{row.q:.3f}")
+            shown.add_row(name, f"{row.lost:+.1f}", _ends(row), f"{row.p:.3f}", f"{row.q:.3f}")
         console.print(shown)
         console.print(f"{metric} on {n} inputs; q: false discoveries controlled.")
         return
     shown = Table("heads", "number", str(metric), "points lost", "95 %", "p", box=None)
     for row in table.itertuples():
-        ends = "–" if row.what == "as it is" else f"{row.low:+.1f} to {row.high:+.1f}"
+        ends = "–" if row.what == "as it is" else _ends(row)
         p = "–" if math.isnan(row.p) else f"{row.p:.2f}"
         score, lost = f"{row.score:.1f}", f"{row.lost:+.1f}"
         shown.add_row(str(row.what), str(row.n_heads), score, lost, ends, p)

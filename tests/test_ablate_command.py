@@ -92,6 +92,7 @@ def test_changed_heads_beside_random_ones(known: list[Any], run: Run, reader: Sp
         assert (row["em"], row["f1"]) == pytest.approx(tuple(expected.mean(0)))
         assert row["lost"] == pytest.approx((plain - expected)[:, 1].mean())
         assert row["f1_low"] <= row["f1"] <= row["f1_high"]
+        assert row["low"] <= row["lost"] <= row["high"]
         assert row["n_questions"] == 5 and row["n_groups"] == 2
     assert whole["lost"] == 0 and len({one["f1"] for one in (whole, changed, random)}) > 1
     n_worse = sum(one[:, 1].mean() <= ours[:, 1].mean() + 1e-9 for one in drawn)
@@ -121,7 +122,17 @@ def test_every_head_alone(known: list[Any], run: Run, reader: SpanReader) -> Non
         rise = [one[3] - other[3] for one, other in zip(own, plain, strict=True)]
         assert row["loss"] == pytest.approx(np.nanmean(rise), abs=1e-4)
         fall = [other[2] - one[2] for one, other in zip(own, plain, strict=True)]
-        assert row["f1"] == pytest.approx(100 * np.mean(fall))
+        assert row["lost"] == pytest.approx(100 * np.mean(fall))
+        assert row["low"] <= row["lost"] <= row["high"]
+
+
+def test_the_seed_draws_the_articles_of_every_head(known: list[Any], run: Run) -> None:
+    tables = [json.loads(run(*known, "--each", "--seed", seed, "--json")[1]) for seed in (1, 2)]
+    lost, ends = (
+        [[[row[k] for k in keys] for row in table] for table in tables]
+        for keys in (("layer", "head", "lost"), ("low", "high"))
+    )
+    assert lost[0] == lost[1] and ends[0] != ends[1]
 
 
 def test_the_table_on_the_terminal(known: list[Any], run: Run) -> None:
@@ -143,17 +154,21 @@ def shown(table: pd.DataFrame) -> str:
     return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
 
+LOST = {"lost": 0.5, "low": math.nan, "high": math.nan}
+
+
 def test_what_is_undefined_is_a_dash() -> None:
     row = {"what": "changed", "n_heads": 3, "em": 12.34, "f1": 23.45, "f1_low": math.nan}
-    row |= {"f1_high": math.nan, "lost": -1.25, "p": math.nan, "n_questions": 7}
+    row |= {**LOST, "f1_high": math.nan, "lost": -1.25, "p": math.nan, "n_questions": 7}
     line = shown(pd.DataFrame([row])).splitlines()[1].split()
-    assert line == ["changed", "3", "12.3", "23.4", "–", "-1.2", "–"]
+    assert line == ["changed", "3", "12.3", "23.4", "–", "-1.2", "–", "–"]
     line = shown(pd.DataFrame([{**row, "f1_low": 1.04, "f1_high": 40.06, "p": 0.333}]))
     assert "1.0 to 40.1" in line and "0.33" in line
+    assert "-2.1 to +0.5" in shown(pd.DataFrame([{**row, "low": -2.1, "high": 0.5}]))
 
 
 def test_a_loss_that_is_undefined_is_a_dash() -> None:
-    out = shown(pd.DataFrame([{"layer": 1, "head": 2, "loss": math.nan, "f1": 0.5}]))
+    out = shown(pd.DataFrame([{"layer": 1, "head": 2, "loss": math.nan, **LOST}]))
     assert "nan" not in out
 
 

@@ -151,6 +151,13 @@ CASES: list[tuple[str, dict[str, Any], float]] = [
         0.5,
     ),
     ("block.first_minus_rest", {"has": {BLOCK: {0: 6, 5: 12}, "block": full(1)}}, 0.5 - 1 / 11),
+    ("block.layers_2_to_5", {"has": {BLOCK: {0: 12, 1: 1, 4: 12, 5: 1}, "block": full(2)}}, 0.5),
+    ("block.layers_with_1", {"has": {BLOCK: {0: 12, 1: 1, 11: 2}, "block": full(2)}}, 0.25),
+    (
+        "block.ends_minus_middle",
+        {"has": {BLOCK: {0: 12, 3: 12, 4: 3, 7: 3, 8: 12, 11: 6}, "block": full(5)}},
+        0.5 - 0.125,
+    ),
     ("single.block_heads", {"single": True, "has": {BLOCK: {0: 2}}}, 2),
     (
         "multi.most_roles",
@@ -203,6 +210,11 @@ CASES: list[tuple[str, dict[str, Any], float]] = [
     ("syntactic.last_over_all", {"has": {"advmod": {10: 6, 3: 6}}}, 3),
 ]
 
+OF_PAIRS = (
+    *("block.heads", "block.overlap", "block.first_minus_rest"),
+    *("block.layers_2_to_5", "block.layers_with_1", "block.ends_minus_middle"),
+)
+
 SIX_LAYERS: list[tuple[str, dict[str, Any], float]] = [
     ("multi.middle_over_rest", {"cls": full(2, 3, 4), "sep": full(0)}, 3),
     ("multi.early_over_rest", {"cls": full(0, 1), "sep": full(2)}, 4),
@@ -211,6 +223,8 @@ SIX_LAYERS: list[tuple[str, dict[str, Any], float]] = [
     ("syntactic.middle_over_rest", {"nsubj": {3: 12, 0: 6}}, 10),
     ("syntactic.last_over_all", {"nsubj": {5: 6}}, 6),
     ("block.first_minus_rest", {BLOCK: {0: 12, 1: 12}}, 0.8),
+    ("block.layers_2_to_5", {BLOCK: full(0, 3)}, 0.5),
+    ("block.ends_minus_middle", {BLOCK: {0: 12, 3: 12, 5: 9}}, 0.25),
     ("delimiter.share", {"delimiter": full(0, 1, 2)}, 0.5),
 ]
 
@@ -235,7 +249,7 @@ def test_a_number_of_nothing_is_undefined() -> None:
     """Nobody has a role: shares of all heads are 0, shares of nobody are no number."""
     zero = ("average_only.count", "delimiter.share", "skew.share", "p.undecided", "block.heads")
     zero += ("multi.most_roles", "delimiter.least_layer", "delimiter.first_layer")
-    zero += ("syntactic.layers_with_3", "block.first_minus_rest")
+    zero += ("syntactic.layers_with_3", *OF_PAIRS[2:])
     found = numbers()
     assert {name for name, value in found.items() if value == 0} == set(zero)
     assert found["unskilled.share"] == found["score.mean"] == 1
@@ -245,8 +259,7 @@ def test_a_number_of_nothing_is_undefined() -> None:
 
 def test_one_text_has_no_block_numbers() -> None:
     found = numbers({BLOCK: {0: 2}, "local": {0: 1}}, single=True)
-    of_pairs = ("block.heads", "block.overlap", "block.first_minus_rest")
-    assert all(math.isnan(found[name]) for name in of_pairs)
+    assert all(math.isnan(found[name]) for name in OF_PAIRS)
     assert math.isnan(numbers({BLOCK: {0: 2}})["single.block_heads"])
 
 
@@ -532,6 +545,9 @@ UNUSED = {
     # the paper tells a number of these for some tasks only
     *("spearman", "multi.early_over_rest", "qqp.multi.middle_over_rest"),
     *(f"{task}.multi.early_over_rest" for task in ("qnli", "mrpc", "sst2")),
+    *(f"{task}{OF_PAIRS[3]}" for task in ("", "mrpc.", "qqp.", "sst2.")),
+    *(f"{task}{OF_PAIRS[4]}" for task in ("", "qnli.", "qqp.", "sst2.")),
+    *(f"{task}{OF_PAIRS[5]}" for task in ("", "qnli.", "mrpc.", "sst2.")),
 }
 """What the experiments find and no claim asks for: means and other tasks of what claims name."""
 

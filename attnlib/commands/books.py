@@ -124,6 +124,23 @@ def teach(
 
 
 @app.command()
+def sheet(
+    model: Annotated[str, typer.Argument(help="A model with labelled maps.")] = "e5-small",
+    out: Annotated[Path, typer.Option(help="The page; its key is written beside it.")] = Path(
+        "sheet.html"
+    ),
+    each: Annotated[int, typer.Option(help="Maps of every pattern.")] = 4,
+    seed: Annotated[int, typer.Option(help="Another seed, other maps.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+) -> None:
+    """Write a sheet of attention maps without names, to print and label in class, and its key."""
+    from attnlib.mapsheet import write_sheet
+
+    for path in write_sheet(out, model=model, each=each, seed=seed, device=device):
+        console.print(f"{path}", soft_wrap=True)
+
+
+@app.command()
 def bench(
     quick: Annotated[bool, typer.Option(help="Fewer rounds: a glance, not a verdict.")] = False,
     json: Json = False,

@@ -11,6 +11,7 @@ import pandas as pd
 
 from attnlib import interventions
 from attnlib.ablations import (
+    Interval,
     ablated,
     harm_p_value,
     matched_draws,
@@ -126,8 +127,9 @@ def ablation(
     """The reader as it is, with heads changed, and with random heads of the same layers changed.
 
     how      action and the open points of `Intervention`
-    returns  one row each: what, n_heads, em, f1 with intervals over articles, lost (points of F1
-             below the reader as it is), p (of the random sets, the share that is as harmful)
+    returns  one row each: what, n_heads, em and f1 with intervals over articles, lost with low
+             and high (points of F1 below the reader as it is, articles drawn again), p (of the
+             random sets, the share that is as harmful), n_questions
     """
     questions = corpus.examples
     groups = [question.article for question in questions]
@@ -141,26 +143,35 @@ def ablation(
         em, f1 = found.em[list(places)].mean(0), found.f1[list(places)].mean(0)
         lost = paired_loss(f1, found.f1[0], groups, seed=seed)
         row = {"what": what, "n_heads": 0 if what == "as it is" else len(heads)}
-        row |= summary(em, f1, groups, seed)
-        rows.append({**row, "lost": 100 * lost.value, "p": np.nan})
+        row |= {**summary(em, f1, groups, seed), **_points(lost)}
+        rows.append({**row, "p": np.nan})
     if draws:
         rows[1]["p"] = harm_p_value(float(found.f1[1].mean()), found.f1[2:].mean(1))
     return pd.DataFrame(rows)
+
+
+def _points(lost: Interval) -> dict[str, float]:
+    """A loss of F1 in points, with the ends of its interval."""
+    return {"lost": 100 * lost.value, "low": 100 * lost.low, "high": 100 * lost.high}
 
 
 def each_head(
     reader: SpanReader,
     corpus: Corpus,
     *,
+    seed: int = 0,
     progress: Progress | None = None,
     **how: Any,
 ) -> pd.DataFrame:
     """What changing one head alone costs, for every head, the costliest first.
 
-    returns  layer, head, loss (rise of the right answer's cross-entropy, nats), f1 (points lost)
+    returns  layer, head, loss (rise of the right answer's cross-entropy, nats), lost with low and
+             high (points of F1, articles drawn again)
     """
     heads, found = single_ablations(reader, corpus.examples, progress=progress, **how)
-    rise = np.nanmean(found.loss[1:] - found.loss[0], 1)
+    groups = [question.article for question in corpus.examples]
     table = pd.DataFrame(np.array(heads) + 1, columns=["layer", "head"])
-    table["loss"], table["f1"] = rise, 100 * (found.f1[0] - found.f1[1:]).mean(1)
+    table["loss"] = np.nanmean(found.loss[1:] - found.loss[0], 1)
+    falls = [_points(paired_loss(f1, found.f1[0], groups, seed=seed)) for f1 in found.f1[1:]]
+    table = table.join(pd.DataFrame(falls))
     return table.sort_values("loss", ascending=False, ignore_index=True)

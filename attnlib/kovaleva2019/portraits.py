@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from random import Random
 
 import torch
 
@@ -19,14 +20,15 @@ LARGE = 64
 
 
 def example_maps(
-    encoder: Encoder, corpora: Mapping[str, Corpus], each: int = 5
+    encoder: Encoder, corpora: Mapping[str, Corpus], each: int = 5, *, seed: int | None = None
 ) -> list[PatternExample]:
-    """Maps of the pre-trained model that were labelled, those with two equal labels first.
+    """Maps of the pre-trained model that were labelled, some of each pattern.
 
     Of a model without labelled maps, those of the model that has most are shown: what the network
     learns from.
 
     corpora  those at hand, by name; maps of other corpora are left out
+    seed     decides which are drawn; without it those with two equal labels come first
     """
     texts = {name: {one.id: one for one in corpus.examples} for name, corpus in corpora.items()}
     at_hand = [
@@ -41,7 +43,10 @@ def example_maps(
     found = []
     for pattern in PATTERNS:
         rows = [row for row in at_hand if row.model == encoder.name and row.label == pattern]
-        for row in sorted(rows, key=lambda row: (row.again != pattern, row.id))[:each]:
+        rows.sort(key=lambda row: (row.again != pattern, row.id))
+        if seed is not None:
+            Random(seed).shuffle(rows)
+        for row in rows[:each]:
             maps, batch = all_maps(encoder, texts[row.corpus][row.example])
             own = maps[None, row.layer - 1, row.head - 1, None]
             shades = pictures(own, torch.tensor([batch.length]), LARGE)[0, 0]

@@ -36,7 +36,7 @@ def role_numbers(assigned: Grids, bias: Grids, p: Grids, skew: Grids, threshold:
     n_layers = len(n_roles)
     middle, inner = depth(n_layers, 5, 10), depth(n_layers, 6, 9)
     early, last = depth(n_layers, 0, 4), depth(n_layers, 10, 12)
-    late = depth(n_layers, 9, 12)
+    late, second_to_fifth = depth(n_layers, 9, 12), depth(n_layers, 1, 5)
     skilled = n_roles[late] > 0
     alone = skilled & delimiter[late] & (n_roles[late] == fine[3:5][:, late].sum(0))
     blocks = coarse["block"]
@@ -58,6 +58,9 @@ def role_numbers(assigned: Grids, bias: Grids, p: Grids, skew: Grids, threshold:
         "block.heads": float(has["block"].sum()) if pair else math.nan,
         "block.overlap": _within(blocks, has["local"] | has["syntactic"]) if pair else math.nan,
         "block.first_minus_rest": float(blocks[0].mean() - blocks[1:].mean()) if pair else math.nan,
+        "block.layers_2_to_5": _layers_with(blocks[second_to_fifth]) if pair else math.nan,
+        "block.layers_with_1": _layers_with(blocks) if pair else math.nan,
+        "block.ends_minus_middle": _ends_minus_middle(blocks) if pair else math.nan,
         "single.block_heads": math.nan if pair else float(blocks.sum()),
         "multi.most_roles": float(n_roles.max()),
         "multi.middle_over_rest": _ratio(n_roles, middle),
@@ -75,6 +78,17 @@ def role_numbers(assigned: Grids, bias: Grids, p: Grids, skew: Grids, threshold:
 def depth(n_layers: int, first: int, end: int) -> slice:
     """The layers from depth first/12 up to end/12; the same of a network of any depth."""
     return slice(round(first * n_layers / 12), round(end * n_layers / 12))
+
+
+def _layers_with(has: np.ndarray) -> float:
+    """The share of layers in which some head has it."""
+    return float(has.any(1).mean()) if len(has) else math.nan
+
+
+def _ends_minus_middle(has: np.ndarray) -> float:
+    """The share of heads in the first or last layer, the lesser, minus that in the middle third."""
+    ends, middle = min(has[0].mean(), has[-1].mean()), has[depth(len(has), 4, 8)]
+    return float(ends - middle.mean()) if len(middle) else math.nan
 
 
 def _within(who: np.ndarray, also: np.ndarray) -> float:

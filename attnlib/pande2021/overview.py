@@ -15,7 +15,10 @@ from attnlib.results import Found
 from attnlib.sieves import COARSE
 from attnlib.stats import LEVEL
 
-BY_TASK = ("spearman", "multi.middle_over_rest", "multi.early_over_rest")
+BY_TASK = (
+    *("spearman", "multi.middle_over_rest", "multi.early_over_rest"),
+    *("block.layers_2_to_5", "block.layers_with_1", "block.ends_minus_middle"),
+)
 """Numbers that the paper tells for single tasks."""
 SPREAD = "overlap.syntactic_local"
 """A number whose smallest and largest value over tasks the paper tells."""
