@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from attnlib.agreement import (
     folklore,
     importance,
     pairs,
+    plainwords,
     sightings,
     skills,
     stability,
@@ -41,7 +43,9 @@ from attnlib.kovaleva2019.grids import head_rows
 from attnlib.papers import load_paper
 from attnlib.patterns import PATTERNS, rule
 from attnlib.results import Found
+from attnlib.taxonomies import agreement_kappa
 
+ROOT = Path(__file__).parents[1]
 N, LAYERS, HEADS = 12, 4, 6
 PARTS = (*(f"window_{i:02d}" for i in range(1, 5)), "self", "cls", "sep", "comma", "period")
 
@@ -550,6 +554,38 @@ def test_labels_of_a_network_that_never_vary_have_no_kappa() -> None:
     assert math.isnan(found.findings["stability.twin"].value)
 
 
+def test_names_that_follow_the_form_by_hand() -> None:
+    """Sentences are named like other sentences, and unlike passages of their own kind."""
+    turned = ["other", "broad"] * (LAYERS * HEADS // 2)
+    passages, sentences, web = labelled(clark=turned), labelled(), labelled()
+    found = paper.form_and_kind(passages, sentences, web, names=["wiki", "parsed", "web"])
+    rows = found.table.set_index(["vocabulary", "differs"])
+    assert len(rows) == 2 * len(VOCABULARIES)
+    assert rows.loc[("clark", "form"), "kappa"] == pytest.approx(-1)
+    assert rows.loc[("clark", "kind"), "kappa"] == pytest.approx(1)
+    assert rows.loc[("clark", "form"), ["one", "other"]].tolist() == ["parsed", "wiki"]
+    assert found.findings["form.kappa"].value == found.findings["kind.kappa"].value == 1
+    assert found.findings["form.lead"].value == 0
+    drawn = paper.form_rows(found, paper.SHORT)
+    assert drawn["group"].unique().tolist() == [
+        *("same kind, other form: wiki", "same form, other kind: web")
+    ]
+    assert "1.00 where the form is the same" in paper.form_caption(found)
+
+
+def test_the_lead_of_the_form_is_a_median_over_vocabularies() -> None:
+    given = {}
+    for turned, name in enumerate(VOCABULARIES):  # more heads change their name in each
+        own = labels_of(labelled(), name)[0].tolist()
+        given[name] = own[: 4 * turned][::-1] + own[4 * turned :]
+    found = paper.form_and_kind(labelled(**given), labelled(), labelled(), names=["a", "b", "c"])
+    first = {name: labels_of(labelled(), name)[0] for name in VOCABULARIES}
+    own = [agreement_kappa(given[name], first[name]) for name in VOCABULARIES]
+    assert len(set(own)) == len(own)
+    assert found.findings["form.kappa"].value == pytest.approx(np.median(own))
+    assert found.findings["form.lead"].value == pytest.approx(1 - np.median(own))
+
+
 def test_agreement_is_compared_between_models() -> None:
     found = paper.model_agreement(labelled(), labelled(), models=["m", paper.TWIN])
     assert found.findings["models.1.median"].value == 1
@@ -569,7 +605,7 @@ def test_every_claim_asks_for_a_number_that_some_experiment_names() -> None:
         *("forecast.cost.best", "forecast.influence.baseline", "forecast.influence.lead"),
         *("forecast.influence.label_loss", "importance.median", "importance.alike_within"),
         *("importance.cost_gradient", "stability.inputs.least", "stability.domains.least"),
-        *("models.twin.median", "models.order"),
+        *("models.twin.median", "models.order", "form.kappa", "form.lead"),
         *(f"saying.{name}" for name in folklore.SAYINGS),
         *("saying.one_job", "saying.one_head", "saying.idle", "saying.helped"),
     }
@@ -584,9 +620,26 @@ def test_sentences_stand_under_their_verdicts() -> None:
     found = {"agree.most": Finding(0.4), "agree.median": Finding(0.9)}
     judged = [judge(one, found, model="m", models=()) for one in claims]
     words = paper.plain_words(judged)
-    assert words.groups["What holds"][0].startswith("No two papers speak of the same classes (0.40")
+    first = words.groups["What holds"][0]
+    assert first.startswith("No two papers speak of the same classes (<b>0.40</b>; the mark was")
+    assert '<a href="#agreement-words">words.not_the_same</a>' in first
     assert len(words.groups["What does not hold, though we expected it"]) == 1
     assert "<li>" in words._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "shown"),
+    [(0.035, "share", "4 %"), (-0.088, "order", "−0.09"), (0.05, "order", "+0.05")]
+    + [(2.0, "exists", "2"), (0.407, "value", "0.41")],
+)
+def test_a_number_is_shown_by_its_kind(value: float, kind: str, shown: str) -> None:
+    assert plainwords._number(value, kind) == shown
+
+
+def test_every_claim_links_to_the_section_that_measures_it() -> None:
+    text = (ROOT / "notebooks" / "agreement.ipynb").read_text(encoding="utf-8")
+    for claim in load_paper("agreement").claims:
+        assert f"({plainwords.ANCHORS[claim.id.partition('.')[0]]})=" in text
 
 
 def test_every_class_has_a_digit() -> None:
@@ -608,7 +661,9 @@ def test_captions_say_what_to_see() -> None:
     nothing = paper.question_caption(Found(pair.assign(kappa=np.nan)))
     assert "neighbours: none" in nothing
     across = paper.model_agreement(labelled(), labelled(), models=["m", paper.TWIN])
-    assert paper.model_caption(across).endswith("m: 1.00; random twin: 1.00.")
+    assert "m: 1.00; random twin: 1.00." in paper.model_caption(across)
+    alone = Found(across.table.assign(ami=np.nan))
+    assert "m: none" in paper.model_caption(alone) and "nan" not in paper.model_caption(alone)
     halves = {name: [0.5, 0.7, None] for name in VOCABULARIES}
     stable = paper.label_stability(
         *(labelled(), labelled(clark=["other", "broad"] * (LAYERS * HEADS // 2))),
@@ -625,6 +680,35 @@ def test_captions_say_what_to_see() -> None:
     every = [table.assign(target=target) for target in importance.TARGETS]
     caption = paper.forecast_caption(Found(pd.concat(every)))
     assert "answers changed: Pande, numbers (0.30; layer and entropy 0.40)" in caption
+
+
+def test_what_the_text_quotes_of_importance() -> None:
+    names = list(importance.MEASURES)
+    pairs = [(a, b, 10 * i + j) for i, a in enumerate(names) for j, b in enumerate(names) if i < j]
+    table = pd.DataFrame(pairs, columns=["one", "other", "rho"])
+    told = paper.importance_quotes(Found(table.assign(rho_within=-table["rho"])))
+    at = {name: place for place, name in enumerate(names)}
+    assert told["rho_leaning"] == 10 * at["influence"] + at["questions"]
+    assert told["within_answers_tuned"] == -(10 * at["influence"] + at["change"])
+    widths = pd.DataFrame({"cost_low": [-1.0, 0.0], "cost_high": [1.0, 4.0]})
+    assert paper.loss_width({"a": Found(widths), "b": Found(widths[:1])}) == 1
+    reliable = pd.DataFrame({"task": ["rte", "questions"], "cost": [0.1, 0.6], "influence": 0.9})
+    assert paper.loss_reliability(Found(reliable)) == 0.6
+    rows = paper.reliability_rows(Found(reliable), str)
+    assert rows["label"].tolist() == ["rte", "questions (loss)"] * 2
+
+
+def test_what_the_text_quotes_of_stability() -> None:
+    halves = {name: [None] for name in VOCABULARIES}
+    found = paper.label_stability(
+        *(labelled(), labelled(guan=["dense", "vertical"] * (LAYERS * HEADS // 2)), labelled()),
+        names=["wiki", "web", "wiki"],
+        models=["m", "m", paper.TWIN],
+        halves=[halves | {"rule": [0.9], "clark": [0.7]}] * 2 + [halves | {"guan": [0.3]}],
+    )
+    told = paper.stability_quotes(found)
+    assert (told["least_stable"], told["twin_guan"], told["twin_one_name"]) == (0.7, 0.3, 4)
+    assert told["least_other_texts"] == found.findings["stability.domains.least"].value
 
 
 def test_rows_of_the_text() -> None:

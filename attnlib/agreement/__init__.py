@@ -7,6 +7,7 @@ a tidy table, the numbers that the claims in papers/agreement.yaml ask for, and 
 from attnlib.agreement.atlasmaking import CarriedAtlas, Findings, drawn_atlas
 from attnlib.agreement.effects import head_gradients, question_effects, task_effects
 from attnlib.agreement.folklore import saying_rows, sayings
+from attnlib.agreement.forms import form_and_kind, form_caption, form_rows
 from attnlib.agreement.importance import (
     effect_reliability,
     forecasts,
@@ -22,7 +23,10 @@ from attnlib.agreement.rows import (
     facts_of,
     forecast_caption,
     forecast_rows,
+    importance_quotes,
     label_counts,
+    loss_reliability,
+    loss_width,
     measure_table,
     model_caption,
     model_rows,
@@ -33,6 +37,7 @@ from attnlib.agreement.rows import (
     reliability_rows,
     saying_caption,
     stability_caption,
+    stability_quotes,
     stability_rows,
 )
 from attnlib.agreement.sightings import head_numbers, head_roles
@@ -63,6 +68,9 @@ __all__ = [
     "forecast_caption",
     "forecast_rows",
     "forecasts",
+    "form_and_kind",
+    "form_caption",
+    "form_rows",
     "head_coreference",
     "head_gradients",
     "head_importance",
@@ -71,10 +79,13 @@ __all__ = [
     "head_relations",
     "head_roles",
     "importance_agreement",
+    "importance_quotes",
     "label_agreement",
     "label_counts",
     "label_stability",
     "labels_digest",
+    "loss_reliability",
+    "loss_width",
     "map_cosines",
     "measure_table",
     "model_agreement",
@@ -93,6 +104,7 @@ __all__ = [
     "saying_rows",
     "sayings",
     "stability_caption",
+    "stability_quotes",
     "stability_rows",
     "subjects",
     "task_effects",

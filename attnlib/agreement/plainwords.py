@@ -24,17 +24,24 @@ SAID = {
     "not reproduced": "What people say, and should stop repeating",
 }
 
+ANCHORS = {
+    section: f"agreement-{section}"
+    for section in ("words", "questions", "disabling", "foretelling", "importance", "stability")
+} | {"saying": "agreement-sayings"}
+"""Where in the chapter a claim is measured, by the first part of its name."""
+
 
 @dataclass(frozen=True, eq=False)
 class PlainWords:
     """Sentences under headings; a notebook and the book show them."""
 
     groups: dict[str, list[str]]
+    """Heading -> sentences, as HTML."""
 
     def _repr_html_(self) -> str:
         parts = []
         for heading, sentences in self.groups.items():
-            items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in sentences)
+            items = "".join(f"<li>{sentence}</li>" for sentence in sentences)
             parts.append(f"<p><strong>{html.escape(heading)}</strong></p><ul>{items}</ul>")
         return f'<div class="attn-plain">{"".join(parts)}</div>'
 
@@ -42,7 +49,7 @@ class PlainWords:
 def plain_words(judged: Sequence[Judgement]) -> PlainWords:
     """The sentence of every claim, with the number that decided, under its verdict."""
     groups: dict[str, list[str]] = {}
-    for one in sorted(judged, key=lambda one: one.claim.id.startswith(SAYING)):
+    for one in judged:
         said = SAID if one.claim.id.startswith(SAYING) else HEADINGS
         heading = said.get(one.verdict, HEADINGS[one.verdict])
         groups.setdefault(heading, []).append(_sentence(one))
@@ -51,9 +58,19 @@ def plain_words(judged: Sequence[Judgement]) -> PlainWords:
 
 
 def _sentence(one: Judgement) -> str:
+    """The claim, the number that decided with its mark, and a link to where it was measured."""
     claim = str(one.claim.value.get("claim", one.claim.phenomenon.text))
-    text = f"{claim[:1].upper()}{claim[1:]}"
+    text = html.escape(f"{claim[:1].upper()}{claim[1:]}")
+    section, _, _ = one.claim.id.partition(".")
+    link = f'<a href="#{ANCHORS[section]}">{html.escape(one.claim.id)}</a>'
     if one.phenomenon is None or math.isnan(one.phenomenon.value):
-        return f"{text}."
-    number = f"{one.phenomenon.value:.2f}".replace("-", "−")
-    return f"{text} ({number}; the mark was {one.claim.phenomenon.text})."
+        return f"{text} ({link})."
+    number = _number(one.phenomenon.value, one.claim.kind)
+    mark = html.escape(one.claim.phenomenon.text).replace("-0", "−0")
+    return f"{text} (<b>{number}</b>; the mark was {mark}; {link})."
+
+
+def _number(value: float, kind: str) -> str:
+    """A share in percent, a lead with its sign, a count without decimals."""
+    shown = {"share": f"{100 * value:.0f} %", "order": f"{value:+.2f}", "exists": f"{value:.0f}"}
+    return shown.get(kind, f"{value:.2f}").replace("-", "−")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
+from attnlib.agreement.effects import QUESTIONS as ASKS
 from attnlib.agreement.folklore import SAYINGS
 from attnlib.agreement.importance import MEASURES, TARGETS
+from attnlib.agreement.stability import TWIN
 from attnlib.agreement.vocabularies import ASKED, NAMES
 from attnlib.results import Found
 
@@ -105,8 +108,14 @@ def stability_caption(found: Found) -> str:
 def model_caption(found: Found) -> str:
     """What to see: whether papers agree in one model as they do in another, or in none."""
     medians = found.table.groupby("model", sort=False)["ami"].median()
-    told = "; ".join(f"{name}: {_number(value)}" for name, value in medians.items())
-    return f"Information that every two papers share, in each model. Median over pairs: {told}."
+    told = "; ".join(
+        f"{name}: {'none' if math.isnan(value) else _number(value)}"
+        for name, value in medians.items()
+    )
+    return (
+        "Information that every two papers share, in each model. Median over pairs: "
+        f"{told}. No dot: one of the two gives all heads the same label."
+    )
 
 
 def saying_caption(found: Found) -> str:
@@ -144,11 +153,17 @@ def reliability_rows(found: Found, task_name: Any) -> pd.DataFrame:
     """Reliabilities as `labelled_scores` draws them; they have no interval of their own."""
     long = found.table.melt("task", var_name="measure")
     return long.assign(
-        label=long["task"].map(task_name),
+        label=[_judged_by(row, task_name) for row in long.itertuples()],
         group=long["measure"].map({"cost": "points lost", "influence": "answers changed"}),
         low=long["value"],
         high=long["value"],
     )
+
+
+def _judged_by(row: Any, task_name: Any) -> str:
+    """A task's name; the heads of a reader are judged by its loss, not by points."""
+    name: str = task_name(row.task)
+    return f"{name} (loss)" if row.task == ASKS else name
 
 
 def reliability_caption(found: Found) -> str:
@@ -159,7 +174,8 @@ def reliability_caption(found: Found) -> str:
     )
     return (
         "How far two halves of a task's inputs order heads alike, stepped up to all inputs: 1 is "
-        f"the same order, 0 none in common. Median over tasks: {told}. No dot: heads do not differ."
+        f"the same order, 0 none in common. Median over tasks: {told}. For questions: the rise of "
+        "the loss, and its size. No dot: heads do not differ."
     )
 
 
@@ -232,6 +248,46 @@ def agreement_quotes(
         "n_pairs": len(pairs.table),
         "n_tasks": len(reliable.table),
         **best,
+    }
+
+
+def importance_quotes(found: Found) -> dict[str, float]:
+    """Correlations of some measures, over all heads and within layers."""
+    table = found.table.set_index(["one", "other"])
+    pairs = {
+        "leaning": ("influence", "questions"),
+        "answers_grammar": ("influence", "relations"),
+        "answers_tuned": ("influence", "change"),
+        "answers_gradient": ("influence", "gradient"),
+    }
+    told: dict[str, float] = {}
+    for name, pair in pairs.items():
+        told[f"rho_{name}"] = float(table.loc[pair, "rho"])
+        told[f"within_{name}"] = float(table.loc[pair, "rho_within"])
+    return told
+
+
+def loss_reliability(found: Found) -> float:
+    """How far two halves of the questions order heads alike by the rise of the loss."""
+    return float(found.table.set_index("task").loc[ASKS, "cost"])
+
+
+def loss_width(effects: Mapping[str, Found]) -> float:
+    """Half the width of the interval of a head's points lost: the median over heads and tasks."""
+    tables = pd.concat([one.table for one in effects.values()])
+    return float((tables["cost_high"] - tables["cost_low"]).median() / 2)
+
+
+def stability_quotes(stable: Found) -> dict[str, Any]:
+    """How stable names are over halves of the inputs, and what becomes of them in a random twin."""
+    table = stable.table[stable.table["over"] == "inputs"]
+    twin = table[table["model"] == TWIN].set_index("vocabulary")["kappa"]
+    one_name = [SHORT[name] for name, value in twin.items() if math.isnan(value)]
+    return {
+        "least_stable": float(stable.findings["stability.inputs.least"].value),
+        "least_other_texts": float(stable.findings["stability.domains.least"].value),
+        "twin_one_name": len(one_name),
+        "twin_guan": float(twin["guan"]),
     }
 
 
