@@ -629,8 +629,10 @@ def test_sentences_stand_under_their_verdicts() -> None:
 
 @pytest.mark.parametrize(
     ("value", "kind", "shown"),
-    [(0.035, "share", "4 %"), (-0.088, "order", "−0.09"), (0.05, "order", "+0.05")]
-    + [(2.0, "exists", "2"), (0.407, "value", "0.41")],
+    [
+        *[(0.035, "share", "4 %"), (-0.088, "order", "−0.09"), (0.05, "order", "+0.05")],
+        *[(2.0, "exists", "2"), (0.407, "value", "0.41")],
+    ],
 )
 def test_a_number_is_shown_by_its_kind(value: float, kind: str, shown: str) -> None:
     assert plainwords._number(value, kind) == shown
