@@ -126,13 +126,18 @@ def test_every_head_alone(known: list[Any], run: Run, reader: SpanReader) -> Non
         assert row["low"] <= row["lost"] <= row["high"]
 
 
-def test_the_seed_draws_the_articles_of_every_head(known: list[Any], run: Run) -> None:
-    tables = [json.loads(run(*known, "--each", "--seed", seed, "--json")[1]) for seed in (1, 2)]
-    lost, ends = (
-        [[[row[k] for k in keys] for row in table] for table in tables]
-        for keys in (("layer", "head", "lost"), ("low", "high"))
-    )
-    assert lost[0] == lost[1] and ends[0] != ends[1]
+def test_the_seed_draws_the_articles_of_every_head(
+    known: list[Any], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds, honest = [], command.paired_loss
+
+    def spy(*given: Any, seed: int) -> Any:
+        seeds.append(seed)
+        return honest(*given, seed=seed)
+
+    monkeypatch.setattr(command, "paired_loss", spy)
+    assert run(*known, "--each", "--seed", 7)[0] == 0
+    assert seeds == [7] * (LAYERS * HEADS)
 
 
 def test_the_table_on_the_terminal(known: list[Any], run: Run) -> None:
@@ -176,7 +181,7 @@ def test_heads_whose_loss_is_undefined_come_last(
     reader: SpanReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fake(reader: Any, questions: Any, variants: Any, **_: Any) -> Outcome:
-        loss = np.arange(float(len(variants)))[:, None] * np.array([[1.0, math.nan]])
+        loss = np.arange(float(len(variants)))[:, None] * np.array([[1.0] + 4 * [math.nan]])
         loss[3] = math.nan
         f1 = np.zeros_like(loss)
         return Outcome(tuple(variants), f1, f1, loss)

@@ -35,7 +35,7 @@ ORDER = (
     *("atlasfacts", "atlasfile", "atlaswords", "atlas", "atlastopics", "atlascolumns", "atlaspage"),
     "agreementfigures",
     *("results", "taskplans", "clark2019", "pande2021", "guan2020", "kovaleva2019"),
-    *("agreement", "ablating", "chapter"),
+    *("agreement", "ablating", "mapsheet", "chapter"),
     *("runs", "ledger", "answerseals", "exercises", "plainmyst", "students"),
     *("slidepage", "slidesource", "slides", "editing", "editions", "teaching"),
     *("ledgerpage", "atlases", "cards", "landing", "teachpages", "pages"),
