@@ -41,10 +41,11 @@ dt { font-weight: 600 } dd { margin: 0 }
 .maps li { break-inside: avoid; border-bottom: .3mm solid #000; padding-bottom: 7mm }
 .maps img { display: block; width: 100%; border: .2mm solid #999; image-rendering: pixelated }
 table { border-collapse: collapse } td, th { border: .2mm solid #777; padding: 1mm 2.5mm }
-.tally td { width: 14mm; height: 11mm } th { text-align: left; font-weight: 600 }
+.tally { width: 100%; table-layout: fixed; font-size: 9.5pt } .tally td { height: 11mm }
+th { text-align: left; font-weight: 600 }
 @media print { section + section { margin-top: 0 } }
-@media (max-width: 640px) { .maps { grid-template-columns: repeat(2, 1fr) } .tally td { width: 6vw }
-  .tally { font-size: 8pt } .tally td, .tally th { padding: .5mm } }
+@media (max-width: 640px) { .maps { grid-template-columns: repeat(2, 1fr) }
+  .tally { font-size: 6.5pt } .tally th { padding: .5mm } }
 """
 
 
@@ -105,9 +106,10 @@ def _png(one: PatternExample) -> str:
 
 def _tally() -> str:
     """An empty table of two people's words, from which kappa is computed by hand."""
-    header = "".join(f'<th scope="col">{name}</th>' for name in PATTERNS)
+    names = [name.replace("+", "+<wbr>").replace("geneous", "&shy;geneous") for name in PATTERNS]
+    header = "".join(f'<th scope="col">{name}</th>' for name in names)
     blank = "<td></td>" * (len(PATTERNS) + 1)
-    rows = "".join(f'<tr><th scope="row">{name}</th>{blank}</tr>' for name in (*PATTERNS, "all"))
+    rows = "".join(f'<tr><th scope="row">{name}</th>{blank}</tr>' for name in (*names, "all"))
     return (
         "<section><h1>You and a neighbour</h1><p>A stroke for every map: your word chooses the "
         "row, your neighbour's the column. The strokes on the diagonal, divided by all, are the "

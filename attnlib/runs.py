@@ -21,6 +21,7 @@ from typing import Any
 import yaml
 
 from attnlib.errors import AttnlibError, BadValue, UnknownName, did_you_mean
+from attnlib.parametercells import with_values_in_place
 
 KERNEL = "attnlib-run"
 VERSIONS = ("attnlib", "torch", "transformers", "numpy", "scipy", "pandas", "matplotlib")
@@ -320,7 +321,7 @@ def _cleaned(book: dict, record: dict, parameters: Mapping[str, Any]) -> dict:
         if cell["cell_type"] == "code":
             kept = (out for out in cell["outputs"] if not _is_debris(out))
             cell["outputs"] = [_portable(_settled(out)) for out in kept]
-    book["cells"] = _with_values_in_place(book["cells"], parameters)
+    book["cells"] = with_values_in_place(book["cells"], parameters)
     return book
 
 
@@ -376,36 +377,6 @@ def _places() -> list[tuple[str, str]]:
     both = {str(Path(path).resolve()): name for path, name in named.items() if path} | named
     usable = ((path, name) for path, name in both.items() if len(path) > 3)
     return sorted(usable, key=lambda pair: -len(pair[0]))
-
-
-def _with_values_in_place(cells: list[dict], parameters: Mapping[str, Any]) -> list[dict]:
-    """One parameters cell that shows the values of this run, instead of defaults and a second cell.
-
-    A default that spans several lines is left alone, and then papermill's cell stays too.
-    """
-    tags = [cell["metadata"].get("tags", []) for cell in cells]
-    home = next((cell for cell, tag in zip(cells, tags, strict=True) if "parameters" in tag), None)
-    if home is None:
-        return cells
-    text = "".join(home["source"])
-    for name, value in parameters.items():
-        line = re.search(_line_of(name), text)
-        if line is None:
-            return cells
-        text = text[: line.end(1)] + _written(value) + text[line.start(2) :]
-    home["source"] = text
-    return [cell for cell, tag in zip(cells, tags, strict=True) if "injected-parameters" not in tag]
-
-
-def _written(value: Any) -> str:
-    """A value as Python source, with the double quotes the notebooks use."""
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
-
-
-def _line_of(name: str) -> str:
-    """A pattern for `name: type = value  # help`; its groups stand around the value."""
-    value = r"(?:\"[^\"\n]*\"|'[^'\n]*'|\[[^\]\n]*\]|\{(?:[^{}\n]|\{[^{}\n]*\})*\}|[^\s#\[{(]+)"
-    return rf"(?m)^({re.escape(name)}\s*(?::[^=\n]+)?=\s*){value}([ \t]*(?:#.*)?)$"
 
 
 def _write(book: dict, target: Path) -> None:

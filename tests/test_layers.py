@@ -36,7 +36,7 @@ ORDER = (
     "agreementfigures",
     *("results", "taskplans", "clark2019", "pande2021", "guan2020", "kovaleva2019"),
     *("agreement", "ablating", "mapsheet", "chapter"),
-    *("runs", "ledger", "answerseals", "exercises", "plainmyst", "students"),
+    *("parametercells", "runs", "ledger", "answerseals", "exercises", "plainmyst", "students"),
     *("slidepage", "slidesource", "slides", "editing", "editions", "teaching"),
     *("ledgerpage", "atlases", "cards", "landing", "teachpages", "pages"),
     *("vendor", "site", "building", "publishing", "rehearsal", "commands", "cli"),

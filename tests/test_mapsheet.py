@@ -44,8 +44,9 @@ def test_the_page_does_not_give_the_answers_away(sheets: Any) -> None:
     page, key = sheets[0]
     order = [row[1] for row in ROW.findall(key)]
     assert order != sorted(order, key=PATTERNS.index), "the maps stand in the order of the classes"
+    plain = page.replace("<wbr>", "").replace("&shy;", "")
     for name in PATTERNS:  # in the words' list and in the table's row and column, nowhere else
-        assert len(re.findall(rf">{re.escape(name)}<", page)) == 3
+        assert len(re.findall(rf">{re.escape(name)}<", plain)) == 3
     assert not ROW.search(page)
 
 
