@@ -31,16 +31,17 @@ def agreement_square(
     above: str | None = None,
     above_what: str = "",
     sure: str | None = None,
+    above_sure: str | None = None,
     diverging: bool = False,
     caption: str | None = None,
 ) -> Drawing:
     """One cell for every two of some things, below the diagonal; above it another number.
 
-    table  one, other, `value`, perhaps `above`, and `sure`: a q-value; at 0.05 or more a number
-           is drawn faintly
+    table  one, other, `value`, perhaps `above`, and the q-values of both, `sure` and `above_sure`:
+           at 0.05 or more a number is drawn faintly
     names  what the things are called, in the order to show
     """
-    need(table, "one", "other", value, *[name for name in (above, sure) if name])
+    need(table, "one", "other", value, *[name for name in (above, sure, above_sure) if name])
     keys = [key for key in names if key in {*table["one"], *table["other"]}]
     place = {key: number for number, key in enumerate(keys)}
     n = len(keys)
@@ -53,6 +54,7 @@ def agreement_square(
         faint[high, low] = sure is not None and not row[sure] < 0.05
         if above is not None:
             grid[low, high] = row[above]
+            faint[low, high] = above_sure is not None and not row[above_sure] < 0.05
     if np.isnan(grid).all():
         raise BadValue(f"the column {value} has no number; there is nothing to draw.")
     largest = float(np.nanmax(np.abs(grid))) or 1.0
@@ -72,21 +74,33 @@ def agreement_square(
                     x, y, _number(number), ha="center", va="center", fontsize=9, **ink, **look
                 )
         _square_axis(panel, [names[key] for key in keys])
-    pairs = [
-        (float(grid[y, x]), names[keys[x]], names[keys[y]])
-        for y in range(n)
-        for x in range(y)
-        if not math.isnan(grid[y, x])
-    ]
+    called = [names[key] for key in keys]
+    pairs = _named_pairs(grid, called)
     most, least = max(pairs), min(pairs)
     upper = f" Above the diagonal: {above_what}." if above else ""
     weak = " Faint numbers do not survive control of false discoveries." if sure else ""
     text = (
         f"{what[:1].upper()}{what[1:]}.{upper}{weak} Most alike: {most[1]} and {most[2]} "
-        f"({most[0]:.2f}); least: {least[1]} and {least[2]} ({least[0]:.2f})."
+        f"({_number(most[0])}); least: {least[1]} and {least[2]} ({_number(least[0])})."
     )
-    spoken = "; ".join(f"{one} and {other} {number:.2f}" for number, one, other in pairs)
-    return Drawing(figure, caption or text, f"A square of numbers. {spoken}.", table)
+    spoken = f"A square of numbers. {_spoken(pairs)}."
+    if above:
+        spoken += f" Above the diagonal, {above_what}: {_spoken(_named_pairs(grid.T, called))}."
+    return Drawing(figure, caption or text, spoken, table)
+
+
+def _named_pairs(grid: np.ndarray, names: Sequence[str]) -> list[tuple[float, str, str]]:
+    """The numbers below the diagonal, each with what it compares."""
+    return [
+        (float(grid[y, x]), names[x], names[y])
+        for y in range(len(grid))
+        for x in range(y)
+        if not math.isnan(grid[y, x])
+    ]
+
+
+def _spoken(pairs: Sequence[tuple[float, str, str]]) -> str:
+    return "; ".join(f"{one} and {other} {_number(number)}" for number, one, other in pairs)
 
 
 def _square_axis(panel: Axes, names: Sequence[str]) -> None:

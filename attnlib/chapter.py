@@ -156,7 +156,7 @@ class Chapter:
         """The table of some claims: the paper, ours, the verdict."""
         if not names:
             raise BadValue("no claim was named; `ledger()` shows all of them.")
-        return claim_table(self.judged(*names), {})
+        return claim_table(self.judged(*names), {}, own=self.paper.own)
 
     def claim_names(self, *places: str, but: Sequence[str] = ()) -> list[str]:
         """The claims on some places of the paper, such as "tab1"; the first part of their ids."""
@@ -181,7 +181,8 @@ class Chapter:
         """All claims of the paper with their verdicts; the executed notebook carries them along."""
         judged = self.judged()
         rows = [ledger_row(one, model=self.encoder.name) for one in judged]
-        return Ledger(claim_table(judged, self.paper.deviations), rows)
+        told = claim_table(judged, self.paper.deviations, own=self.paper.own)
+        return Ledger(told, rows)
 
     def totals(self) -> dict[str, int]:
         """How many claims got each verdict."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -111,9 +112,11 @@ def labelled_scores(
     if not labels:
         raise BadValue("no score to show; the table is empty.")
     with style.drawing():
-        figure, panels = _rows_figure(len(labels), len(groups))
+        titles = [_wrapped(name, TITLE // len(groups)) for name in groups]
+        lines = max(title.count("\n") for title in titles)
+        figure, panels = _rows_figure(len(labels), len(groups), lines)
         span = _span(table[[value, "low", "high"]].to_numpy(float), theirs.values(), unit)
-        for panel, name in zip(np.atleast_1d(panels), groups, strict=True):
+        for panel, name, title in zip(np.atleast_1d(panels), groups, titles, strict=True):
             part = table[table[group] == name] if group else table
             part = part.drop_duplicates(label).set_index(label)[[value, "low", "high"]]
             part = part.reindex(labels).astype(float)
@@ -121,9 +124,10 @@ def labelled_scores(
             _score_marks(panel, part.to_numpy(), np.array(known), beside)
             first = panel is np.atleast_1d(panels)[0]
             _row_axis(panel, labels if first else None, "" if group else unit, span)
-            panel.set_title(name, fontsize=9)
-            if group:
-                panel.xaxis.set_major_locator(MaxNLocator(2))
+            panel.set_title(title, fontsize=9)
+            if group:  # narrow panels have room for few numbers
+                few = MaxNLocator(3 if len(groups) < 4 else 2, steps=[1, 2, 5, 10])
+                panel.xaxis.set_major_locator(few)
             else:
                 _score_texts(panel, part.to_numpy(), np.array(known), beside)
         if group:
@@ -147,9 +151,25 @@ def labelled_scores(
 _SCALES = ("percent", "UAS", "accuracy in percent")
 
 
-def _rows_figure(n_rows: int, n_panels: int = 1) -> tuple[Figure, Any]:
-    """A figure for n rows one below the other, in one panel or in several with the same rows."""
-    size = (style.WIDTHS["wide"], 0.95 + ROW * n_rows)
+TITLE = 64
+"""Characters of a title that fit beside each other over all panels."""
+
+
+def _wrapped(title: str, width: int) -> str:
+    """A title on as many lines as its panel needs, the first break after a colon."""
+    if len(title) <= width:
+        return title
+    parts = title.split(": ", 1)
+    whole = [f"{part}:" for part in parts[:-1]] + parts[-1:]
+    return "\n".join(textwrap.fill(part, width, break_long_words=False) for part in whole)
+
+
+def _rows_figure(n_rows: int, n_panels: int = 1, more_lines: int = 0) -> tuple[Figure, Any]:
+    """A figure for n rows one below the other, in one panel or in several with the same rows.
+
+    more_lines  of the panels' titles, beyond the first
+    """
+    size = (style.WIDTHS["wide"], 0.95 + ROW * n_rows + 0.16 * more_lines)
     figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(wspace=0.04))
     return figure, figure.subplots(1, n_panels, sharey=True)
 
@@ -256,4 +276,4 @@ def _with_interval(value: float, low: float, high: float) -> str:
         return ""
     digits = 1 if abs(value) > 1 else 2  # a share needs one more than a percentage
     ends = "" if math.isnan(low) else f" [{low:.{digits}f}, {high:.{digits}f}]"
-    return f"{value:.{digits}f}{ends}"
+    return f"{value:.{digits}f}{ends}".replace("-", "−")

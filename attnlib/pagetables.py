@@ -54,7 +54,8 @@ def variant_effects(table: pd.DataFrame, *, caption: str | None = None) -> Varia
 
 
 CLAIM_COLUMNS = ("claim", "paper", "ours", "95% interval", "phenomenon", "verdict", "deviations")
-
+OWN_WORDS = {"paper": "we said", "ours": "we found", "phenomenon": "holds if"}
+"""Headings where the claims are this book's own."""
 
 BADGES = {
     "reproduced": ("yes", "✓"),
@@ -66,11 +67,19 @@ BADGES = {
 
 
 def claim_table(
-    judgements: Sequence[Judgement], deviations: Mapping[str, str], *, caption: str | None = None
+    judgements: Sequence[Judgement],
+    deviations: Mapping[str, str],
+    *,
+    own: bool = False,
+    caption: str | None = None,
 ) -> ClaimTable:
-    """Claim, the paper, ours, the verdict; below, each deviation that a row names, once."""
+    """Claim, the paper, ours, the verdict; below, each deviation that a row names, once.
+
+    own  the claims are no paper's, but those of this book
+    """
     rows = pd.DataFrame([_claim_cells(one) for one in judgements], columns=list(CLAIM_COLUMNS))
-    head = "".join(f"<th>{name}</th>" for name in CLAIM_COLUMNS)
+    words = OWN_WORDS if own else {}
+    head = "".join(f"<th>{words.get(name, name)}</th>" for name in CLAIM_COLUMNS)
     body = "".join(
         _claim_row(one, cells) for one, (_, cells) in zip(judgements, rows.iterrows(), strict=True)
     )
@@ -83,7 +92,8 @@ def claim_table(
     counts = [(name, sum(one.verdict == name for one in judgements)) for name in BADGES]
     told = ", ".join(f"{count} {name}" for name, count in counts if count) or "no claim"
     after = f"<dl>{notes}</dl>" if notes else ""
-    text = caption or f"Ours beside the paper: {told}."
+    beside = "What we found beside what we said" if own else "Ours beside the paper"
+    text = caption or f"{beside}: {told}."
     return ClaimTable(text, rows, f"<tr>{head}</tr>", body, "attn-claims", after)
 
 

@@ -68,6 +68,11 @@ class Paper:
     deviations: Mapping[str, str]
     claims: tuple[Claim, ...]
 
+    @property
+    def own(self) -> bool:
+        """Whether the claims are this book's own: a paper's key ends in its year."""
+        return not self.key[-4:].isdigit()
+
     def claim(self, name: str) -> Claim:
         known = {claim.id: claim for claim in self.claims}
         if name not in known:

@@ -690,8 +690,8 @@ def test_what_the_text_quotes_of_importance() -> None:
     table = pd.DataFrame(pairs, columns=["one", "other", "rho"])
     told = paper.importance_quotes(Found(table.assign(rho_within=-table["rho"])))
     at = {name: place for place, name in enumerate(names)}
-    assert told["rho_leaning"] == 10 * at["influence"] + at["questions"]
-    assert told["within_answers_tuned"] == -(10 * at["influence"] + at["change"])
+    assert told["rho_leaning"] == f"{10 * at['influence'] + at['questions']}.00"
+    assert told["within_answers_tuned"] == f"−{10 * at['influence'] + at['change']}.00"
     widths = pd.DataFrame({"cost_low": [-1.0, 0.0], "cost_high": [1.0, 4.0]})
     assert paper.loss_width({"a": Found(widths), "b": Found(widths[:1])}) == 1
     reliable = pd.DataFrame({"task": ["rte", "questions"], "cost": [0.1, 0.6], "influence": 0.9})

@@ -50,6 +50,7 @@ def test_another_number_stands_above_it() -> None:
     )
     assert sorted(texts(drawn)) == ["0.00", "0.10", "0.25", "0.30", "0.40", "−0.60"]
     assert "Above the diagonal: ranks." in drawn.caption
+    assert "Above the diagonal, ranks: Alpha and Beta" in drawn.alt and "−0.60" in drawn.alt
 
 
 def test_unsure_numbers_are_faint() -> None:
@@ -57,6 +58,17 @@ def test_unsure_numbers_are_faint() -> None:
     (panel,) = drawn.figure.axes
     faint = {text.get_text() for text in panel.texts if text.get_alpha() is not None}
     assert faint == {"0.10"}
+
+
+def test_above_the_diagonal_another_q_decides() -> None:
+    both = PAIRS.assign(q=0.9, q_above=[0.01, 0.2, 0.01])
+    drawn = agreement_square(
+        *(both, "ami"), names=NAMES, what="x", above="rho", sure="q", above_sure="q_above"
+    )
+    (panel,) = drawn.figure.axes
+    faint = {text.get_text() for text in panel.texts if text.get_alpha() is not None}
+    unsure = f"{both['rho'].iloc[1]:.2f}".replace("-", "−")
+    assert faint == {"0.40", "0.10", "0.25", unsure}
 
 
 def test_labels_that_contradict_are_framed_and_named() -> None:

@@ -432,6 +432,23 @@ def test_claims_are_escaped_and_deviations_explained_once() -> None:
     assert "Never named" not in page
 
 
+def test_titles_of_narrow_panels_do_not_touch() -> None:
+    names = [f"same form, other kind of text: corpus-{i}" for i in range(4)]
+    rows = [{"label": "a", "value": 0.4, "low": 0.3, "high": 0.5, "g": name} for name in names]
+    figure = labelled_scores(pd.DataFrame(rows), unit="kappa", group="g").figure
+    FigureCanvasAgg(figure).draw()
+    boxes = [panel._left_title.get_window_extent() for panel in figure.axes]  # type: ignore[attr-defined]
+    assert all(one.x1 < other.x0 for one, other in pairwise(boxes))
+    assert all(box.y1 <= figure.bbox.y1 for box in boxes)
+    assert figure.axes[0].get_title(loc="left").endswith("of text:\ncorpus-0")
+
+
+def test_claims_of_our_own_are_not_called_a_paper() -> None:
+    page = claim_table([judgement()], {}, own=True)._repr_html_()
+    assert "<th>we said</th><th>we found</th>" in page and "<th>paper</th>" not in page
+    assert "What we found beside what we said: 1 reproduced." in page
+
+
 def test_every_verdict_has_a_badge_with_a_sign_and_a_word() -> None:
     from typing import get_args
 

@@ -66,7 +66,7 @@ def _sentence(one: Judgement) -> str:
     if one.phenomenon is None or math.isnan(one.phenomenon.value):
         return f"{text} ({link})."
     number = _number(one.phenomenon.value, one.claim.kind)
-    mark = html.escape(one.claim.phenomenon.text).replace("-0", "−0")
+    mark = html.escape(one.claim.phenomenon.text)
     return f"{text} (<b>{number}</b>; the mark was {mark}; {link})."
 
 

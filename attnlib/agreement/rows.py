@@ -251,8 +251,8 @@ def agreement_quotes(
     }
 
 
-def importance_quotes(found: Found) -> dict[str, float]:
-    """Correlations of some measures, over all heads and within layers."""
+def importance_quotes(found: Found) -> dict[str, str]:
+    """Correlations of some measures, over all heads and within layers, as the text prints them."""
     table = found.table.set_index(["one", "other"])
     pairs = {
         "leaning": ("influence", "questions"),
@@ -260,10 +260,10 @@ def importance_quotes(found: Found) -> dict[str, float]:
         "answers_tuned": ("influence", "change"),
         "answers_gradient": ("influence", "gradient"),
     }
-    told: dict[str, float] = {}
+    told: dict[str, str] = {}
     for name, pair in pairs.items():
-        told[f"rho_{name}"] = float(table.loc[pair, "rho"])
-        told[f"within_{name}"] = float(table.loc[pair, "rho_within"])
+        told[f"rho_{name}"] = _number(table.loc[pair, "rho"])
+        told[f"within_{name}"] = _number(table.loc[pair, "rho_within"])
     return told
 
 
