@@ -38,7 +38,7 @@ def agreement_square(
     """One cell for every two of some things, below the diagonal; above it another number.
 
     table  one, other, `value`, perhaps `above`, and the q-values of both, `sure` and `above_sure`:
-           at 0.05 or more a number is drawn faintly
+           at 0.05 or more a number is drawn faintly (NaN: it was not tested)
     names  what the things are called, in the order to show
     """
     need(table, "one", "other", value, *[name for name in (above, sure, above_sure) if name])
@@ -51,10 +51,10 @@ def agreement_square(
             continue
         low, high = sorted((place[row["one"]], place[row["other"]]))
         grid[high, low] = row[value]
-        faint[high, low] = sure is not None and not row[sure] < 0.05
+        faint[high, low] = sure is not None and row[sure] >= 0.05
         if above is not None:
             grid[low, high] = row[above]
-            faint[low, high] = above_sure is not None and not row[above_sure] < 0.05
+            faint[low, high] = above_sure is not None and row[above_sure] >= 0.05
     if np.isnan(grid).all():
         raise BadValue(f"the column {value} has no number; there is nothing to draw.")
     largest = float(np.nanmax(np.abs(grid))) or 1.0

@@ -37,10 +37,13 @@ from attnlib.agreement.vocabularies import (
 )
 from attnlib.bestheads import DIRECTIONS, accuracy_grid
 from attnlib.clusters import behaviours
+from attnlib.corpora import Corpus
+from attnlib.examples import Segment
 from attnlib.headtypes import fitted, named_types
 from attnlib.hypotheses import ALPHA, one_sided
 from attnlib.kovaleva2019.grids import head_rows
-from attnlib.papers import load_paper
+from attnlib.models import Encoder
+from attnlib.papers import Finding, load_paper
 from attnlib.patterns import PATTERNS, rule
 from attnlib.results import Found
 from attnlib.taxonomies import agreement_kappa
@@ -364,6 +367,7 @@ def test_medians_over_tasks() -> None:
         "a": {"reliability": {"cost": 0.1, "influence": 0.9}},
         "b": {"reliability": {"cost": None, "influence": 0.5}},
         "c": {"reliability": {"cost": 0.3, "influence": 0.7}},
+        "questions": {"reliability": {"cost": 0.9, "influence": 0.1}},  # a loss, no points
     }
     found = paper.effect_reliability(facts=facts)
     assert found.findings["reliability.cost"].value == pytest.approx(0.2)
@@ -568,9 +572,11 @@ def test_names_that_follow_the_form_by_hand() -> None:
     assert found.findings["form.lead"].value == 0
     drawn = paper.form_rows(found, paper.SHORT)
     assert drawn["group"].unique().tolist() == [
-        *("same kind, other form: wiki", "same form, other kind: web")
+        *("same kind, other form: wiki", "single texts, other kind: web")
     ]
-    assert "1.00 where the form is the same" in paper.form_caption(found)
+    assert "1.00 on single texts of another kind" in paper.form_caption(found)
+    lonely = paper.form_and_kind(passages, sentences, names=["wiki", "parsed"])
+    assert math.isnan(lonely.findings["form.lead"].value)
 
 
 def test_the_lead_of_the_form_is_a_median_over_vocabularies() -> None:
@@ -614,7 +620,7 @@ def test_every_claim_asks_for_a_number_that_some_experiment_names() -> None:
 
 
 def test_sentences_stand_under_their_verdicts() -> None:
-    from attnlib.papers import Finding, judge
+    from attnlib.papers import judge
 
     claims = load_paper("agreement").claims
     found = {"agree.most": Finding(0.4), "agree.median": Finding(0.9)}
@@ -690,7 +696,11 @@ def test_what_the_text_quotes_of_importance() -> None:
     table = pd.DataFrame(pairs, columns=["one", "other", "rho"])
     told = paper.importance_quotes(Found(table.assign(rho_within=-table["rho"])))
     at = {name: place for place, name in enumerate(names)}
-    assert told["rho_leaning"] == f"{10 * at['influence'] + at['questions']}.00"
+    assert told["rho_rise"] == f"{10 * at['influence'] + at['questions']}.00"
+    assert told["rho_size"] == f"{10 * at['influence'] + at['sway']}.00"
+    assert told["turned"].startswith("antecedents and roles (")  # the last pair, the largest number
+    same = paper.importance_quotes(Found(table.assign(rho_within=table["rho"])))
+    assert same["turned"] == "none here"
     assert told["within_answers_tuned"] == f"−{10 * at['influence'] + at['change']}.00"
     widths = pd.DataFrame({"cost_low": [-1.0, 0.0], "cost_high": [1.0, 4.0]})
     assert paper.loss_width({"a": Found(widths), "b": Found(widths[:1])}) == 1
@@ -709,8 +719,35 @@ def test_what_the_text_quotes_of_stability() -> None:
         halves=[halves | {"rule": [0.9], "clark": [0.7]}] * 2 + [halves | {"guan": [0.3]}],
     )
     told = paper.stability_quotes(found)
-    assert (told["least_stable"], told["twin_guan"], told["twin_one_name"]) == (0.7, 0.3, 4)
+    assert (told["least_stable"], told["twin_guan"]) == (0.7, 0.3)
     assert told["least_other_texts"] == found.findings["stability.domains.least"].value
+
+
+def test_what_the_text_quotes_of_the_twin() -> None:
+    alike = labelled(clark=["broad"] * (LAYERS * HEADS), pande=["block"] * (LAYERS * HEADS))
+    told = paper.twin_quotes(alike)
+    assert told == {"twin_alike": 2, "twin_names": "Clark: broad; Pande: block"}
+    assert paper.twin_quotes(labelled()) == {"twin_alike": 0, "twin_names": "none"}
+
+
+def test_numbers_that_are_told() -> None:
+    found = Found(pd.DataFrame(), {"a": Finding(-0.126), "b": Finding(math.nan)})
+    assert [paper.told(found, name) for name in "abc"] == ["−0.13", "–", "–"]
+
+
+def test_single_texts_and_their_lengths(e5_small: Encoder) -> None:
+    one, two = Segment("a", "a cat"), Segment("b", "a cat", "a mat")
+    singles, pairs_too = (Corpus("x", "segment", es, {}, "", "") for es in ((one,), (one, two)))
+    assert paper.is_single(singles) and not paper.is_single(pairs_too)
+    n = len(e5_small.tokenizer("a cat")["input_ids"])
+    assert paper.mean_pieces(e5_small, [singles]) == f"x {n}"
+
+
+def test_a_threshold_changes_the_roles_alone() -> None:
+    seen, counts = sighting(), np.ones((1, N))
+    low, high = (named_heads(seen, counts, threshold=value) for value in (0.1, 3.0))
+    assert (low["pande"] != high["pande"]).any()
+    assert all((low[name] == high[name]).all() for name in VOCABULARIES if name != "pande")
 
 
 def test_rows_of_the_text() -> None:

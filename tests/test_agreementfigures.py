@@ -60,6 +60,11 @@ def test_unsure_numbers_are_faint() -> None:
     assert faint == {"0.10"}
 
 
+def test_a_number_that_was_not_tested_is_not_faint() -> None:
+    drawn = agreement_square(PAIRS.assign(q=float("nan")), "ami", names=NAMES, what="x", sure="q")
+    assert all(text.get_alpha() is None for text in drawn.figure.axes[0].texts)
+
+
 def test_above_the_diagonal_another_q_decides() -> None:
     both = PAIRS.assign(q=0.9, q_above=[0.01, 0.2, 0.01])
     drawn = agreement_square(

@@ -7,7 +7,13 @@ a tidy table, the numbers that the claims in papers/agreement.yaml ask for, and 
 from attnlib.agreement.atlasmaking import CarriedAtlas, Findings, drawn_atlas
 from attnlib.agreement.effects import head_gradients, question_effects, task_effects
 from attnlib.agreement.folklore import saying_rows, sayings
-from attnlib.agreement.forms import form_and_kind, form_caption, form_rows
+from attnlib.agreement.forms import (
+    form_and_kind,
+    form_caption,
+    form_rows,
+    is_single,
+    mean_pieces,
+)
 from attnlib.agreement.importance import (
     effect_reliability,
     forecasts,
@@ -39,6 +45,8 @@ from attnlib.agreement.rows import (
     stability_caption,
     stability_quotes,
     stability_rows,
+    told,
+    twin_quotes,
 )
 from attnlib.agreement.sightings import head_numbers, head_roles
 from attnlib.agreement.skills import best_relation, head_coreference, head_relations
@@ -80,6 +88,7 @@ __all__ = [
     "head_roles",
     "importance_agreement",
     "importance_quotes",
+    "is_single",
     "label_agreement",
     "label_counts",
     "label_stability",
@@ -87,6 +96,7 @@ __all__ = [
     "loss_reliability",
     "loss_width",
     "map_cosines",
+    "mean_pieces",
     "measure_table",
     "model_agreement",
     "model_caption",
@@ -109,4 +119,6 @@ __all__ = [
     "subjects",
     "task_effects",
     "task_plans",
+    "told",
+    "twin_quotes",
 ]

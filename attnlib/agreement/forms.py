@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
 
 from attnlib.agreement.pairs import over_pairs
 from attnlib.agreement.vocabularies import VOCABULARIES, labels_of
+from attnlib.corpora import Corpus
+from attnlib.encode import tokenized
 from attnlib.kovaleva2019.grids import drawn
+from attnlib.models import Encoder
+from attnlib.patterns import MAX_LENGTH
 from attnlib.results import Found
 from attnlib.taxonomies import agreement_kappa
 
@@ -20,7 +24,7 @@ def form_and_kind(*labels: pd.DataFrame, names: Sequence[str]) -> Found:
     """Cohen's kappa of a vocabulary with itself where only the form differs, or only the kind.
 
     labels  tables of `head_labels`: on long inputs, on sentences of the same kind of text, and on
-            short texts of other kinds; their corpora are in `names`
+            single texts of other kinds; their corpora are in `names`
     table   vocabulary, differs ("form" or "kind"), one, other, kappa, low, high
     """
     sentences = labels[1]
@@ -41,14 +45,29 @@ def form_and_kind(*labels: pd.DataFrame, names: Sequence[str]) -> Found:
                     **{"kappa": found.value, "low": found.low, "high": found.high},
                 }
             )
-    form, kind = (over_pairs(np.nanmedian, again[differs]) for differs in (FORM, KIND))
+    form = over_pairs(np.nanmedian, again[FORM])
+    kind = over_pairs(np.nanmedian, again[KIND]) if again[KIND] else np.full_like(form, np.nan)
     numbers = {"form.kappa": form, "kind.kappa": kind, "form.lead": kind - form}
     return Found(pd.DataFrame(rows), {name: drawn(values) for name, values in numbers.items()})
 
 
+def is_single(corpus: Corpus) -> bool:
+    """Whether its inputs are single texts, and no pairs."""
+    return all(len(example.parts) == 1 for example in corpus.examples)
+
+
+def mean_pieces(encoder: Encoder, corpora: Iterable[Corpus]) -> str:
+    """The mean length of the inputs as the model reads them, in words: "web 17, reviews 25"."""
+    told = []
+    for corpus in corpora:
+        lengths = [min(len(one), MAX_LENGTH) for one in tokenized(corpus.examples, encoder)]
+        told.append(f"{corpus.name} {np.mean(lengths):.0f}")
+    return ", ".join(told)
+
+
 def form_rows(found: Found, short: dict[str, str]) -> pd.DataFrame:
     """Kappas as `labelled_scores` draws them: a panel per pair of corpora, a row per vocabulary."""
-    told = {FORM: "same kind, other form", KIND: "same form, other kind"}
+    told = {FORM: "same kind, other form", KIND: "single texts, other kind"}
     table = found.table
     group = [f"{told[row.differs]}: {row.other}" for row in table.itertuples()]
     return table.assign(label=table["vocabulary"].map(short), group=group, value=table["kappa"])
@@ -61,5 +80,5 @@ def form_caption(found: Found) -> str:
     return (
         f"How alike each vocabulary names the heads on {table['one'].iloc[0]}, single sentences, "
         f"and on other inputs. Median over vocabularies: {form:.2f} where the kind of text is the "
-        f"same and the form is not, {kind:.2f} where the form is the same and the kind is not."
+        f"same and the form is not, {kind:.2f} on single texts of another kind."
     ).replace("-0.", "−0.")

@@ -23,6 +23,7 @@ MEASURES = {
     "cost": "points lost when disabled, mean over tasks",
     "influence": "answers changed when disabled, mean over tasks",
     "questions": "rise of the loss on questions when disabled",
+    "sway": "change of the loss on questions when disabled, up or down",
     "gradient": "gradient of the masked-LM loss times attention",
     "change": "change of the map by fine-tuning, mean over tasks",
     "relations": "best gain over an offset on a dependency relation",
@@ -65,6 +66,7 @@ def head_importance(*tables: pd.DataFrame, parts: Sequence[str], tasks: Sequence
         found[name] = np.mean([rankdata(column) for column in of_tasks], axis=0)
     (questions,), (gradients,) = given["questions"], given["gradients"]
     found["questions"] = questions["cost"].to_numpy()
+    found["sway"] = questions["influence"].to_numpy()
     found["gradient"] = gradients["mean"].to_numpy()
     (relations,), (coreference,) = given["relations"], given["coreference"]
     found["relations"] = relations.groupby(["layer", "head"])["gain"].max().to_numpy()
@@ -224,11 +226,13 @@ def effect_reliability(*, facts: Mapping[str, Mapping[str, Any]]) -> Found:
 
     facts  task -> the facts of `task_effects`, or of `question_effects`
     table  task, cost, influence: reliability of the order of heads by each, 1 at best
+    The median leaves questions out: they have a loss, and neither points nor answers to count.
     """
     rows = [{"task": task, **told["reliability"]} for task, told in facts.items()]
     table = pd.DataFrame(rows).astype({"cost": float, "influence": float})
+    tasks = table[table["task"] != "questions"]
     found = {
-        f"reliability.{name}": Finding(float(table[name].median()))
+        f"reliability.{name}": Finding(float(tasks[name].median()))
         for name in ("cost", "influence")
     }
     return Found(table, found, {"tasks": list(facts)})

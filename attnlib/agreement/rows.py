@@ -6,13 +6,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from attnlib.agreement.effects import QUESTIONS as ASKS
 from attnlib.agreement.folklore import SAYINGS
 from attnlib.agreement.importance import MEASURES, TARGETS
 from attnlib.agreement.stability import TWIN
-from attnlib.agreement.vocabularies import ASKED, NAMES
+from attnlib.agreement.vocabularies import ASKED, NAMES, NO_ROLE
 from attnlib.results import Found
 
 SHORT = {"clark": "Clark", "rule": "Kovaleva (rule)", "network": "Kovaleva (network)"}
@@ -20,7 +21,8 @@ SHORT |= {"guan": "Guan", "pande": "Pande"}
 MEASURE_NAMES = {
     "cost": "points lost",
     "influence": "answers changed",
-    "questions": "questions",
+    "questions": "questions, rise",
+    "sway": "questions, size",
     "gradient": "gradient",
     "change": "change by tuning",
     "relations": "best relation",
@@ -242,11 +244,19 @@ def agreement_quotes(
         row = _best_design(table[table["target"] == target])
         best[f"best_{target}"] = f"{SHORT[row['design']]} ({row['form']})"
         best[f"r2_{target}"] = float(row["r2"])
+    pande = labels[labels["vocabulary"] == "pande"]["label"].to_numpy()
+    block = np.array(["block" in label.split("+") for label in pande])
     return {
         "clark_other": int((clark == "other").sum()),
+        "nameable": float((clark != "other").mean()),
+        "with_role": int((pande != NO_ROLE).sum()),
+        "n_block": int(block.sum()),
+        "n_block_broad": int((block & (clark == "broad").to_numpy()).sum()),
         "n_heads": len(clark),
         "n_pairs": len(pairs.table),
         "n_tasks": len(reliable.table),
+        "n_gaining": int(forecast.findings["forecast.influence.gaining"].value),
+        "label_loss": _number(forecast.findings["forecast.influence.label_loss"].value),
         **best,
     }
 
@@ -255,7 +265,8 @@ def importance_quotes(found: Found) -> dict[str, str]:
     """Correlations of some measures, over all heads and within layers, as the text prints them."""
     table = found.table.set_index(["one", "other"])
     pairs = {
-        "leaning": ("influence", "questions"),
+        "rise": ("influence", "questions"),
+        "size": ("influence", "sway"),
         "answers_grammar": ("influence", "relations"),
         "answers_tuned": ("influence", "change"),
         "answers_gradient": ("influence", "gradient"),
@@ -264,6 +275,14 @@ def importance_quotes(found: Found) -> dict[str, str]:
     for name, pair in pairs.items():
         told[f"rho_{name}"] = _number(table.loc[pair, "rho"])
         told[f"within_{name}"] = _number(table.loc[pair, "rho_within"])
+    turned = found.table[found.table["rho"] * found.table["rho_within"] < 0]
+    if len(turned):
+        most = turned.loc[(turned["rho"] - turned["rho_within"]).abs().idxmax()]
+        names = f"{MEASURE_NAMES[most['one']]} and {MEASURE_NAMES[most['other']]}"
+        numbers = f"{_number(most['rho'])}, within layers {_number(most['rho_within'])}"
+        told["turned"] = f"{names} ({numbers})"
+    else:
+        told["turned"] = "none here"
     return told
 
 
@@ -279,16 +298,27 @@ def loss_width(effects: Mapping[str, Found]) -> float:
 
 
 def stability_quotes(stable: Found) -> dict[str, Any]:
-    """How stable names are over halves of the inputs, and what becomes of them in a random twin."""
+    """How stable names are over halves of the inputs, on other texts, and in a random twin."""
     table = stable.table[stable.table["over"] == "inputs"]
     twin = table[table["model"] == TWIN].set_index("vocabulary")["kappa"]
-    one_name = [SHORT[name] for name, value in twin.items() if math.isnan(value)]
     return {
         "least_stable": float(stable.findings["stability.inputs.least"].value),
         "least_other_texts": float(stable.findings["stability.domains.least"].value),
-        "twin_one_name": len(one_name),
         "twin_guan": float(twin["guan"]),
     }
+
+
+def twin_quotes(labels: pd.DataFrame) -> dict[str, Any]:
+    """Which namings call all heads of the random twin the same, and what."""
+    of = {name: part["label"].unique() for name, part in labels.groupby("vocabulary", sort=False)}
+    alike = [f"{SHORT[str(name)]}: {own[0]}" for name, own in of.items() if len(own) == 1]
+    return {"twin_alike": len(alike), "twin_names": "; ".join(alike) or "none"}
+
+
+def told(found: Found, name: str) -> str:
+    """A number that claims ask for, as the text prints it; "–" where it could not be told."""
+    one = found.findings.get(name)
+    return "–" if one is None or math.isnan(one.value) else _number(one.value)
 
 
 def measure_table() -> pd.DataFrame:

@@ -91,6 +91,7 @@ def head_labels(
     *,
     encoder: Encoder,
     school: Mapping[str, Any],
+    threshold: float = THRESHOLD,
     twin: bool = False,
     seed: int = 0,
     progress: Progress | None = None,
@@ -98,6 +99,7 @@ def head_labels(
     """The class of every head in every vocabulary, and its class when inputs are drawn again.
 
     school, twin  see `sighting_of`
+    threshold     the mean bias that makes a role of Pande's
     table  vocabulary, layer, head, label, same (share of the draws with this label), draws: a
            digit per draw, the place of the label among VOCABULARIES[vocabulary]
     facts  halves: vocabulary -> Cohen's kappa of the labels of two halves of the inputs, many times
@@ -109,7 +111,7 @@ def head_labels(
     n = seen.n_inputs
     whole = np.ones((1, n))
     again = generator.multinomial(n, np.full(n, 1 / n), size=DRAWS).astype(float)
-    named = named_heads(seen, np.concatenate([whole, again]), seed)
+    named = named_heads(seen, np.concatenate([whole, again]), seed, threshold)
     tables = []
     for name, classes in VOCABULARIES.items():
         first, rest = named[name][0], named[name][1:]
@@ -123,13 +125,13 @@ def head_labels(
         "inputs": n,
         "passes": n,
         "corpus": corpus.name,
-        "halves": _halves(seen, generator, seed),
+        "halves": _halves(seen, generator, seed, threshold),
     }
     return Found(pd.concat(tables, ignore_index=True), facts=facts)
 
 
 def named_heads(
-    seen: Sighting, counts: Counts, seed: int = 0
+    seen: Sighting, counts: Counts, seed: int = 0, threshold: float = THRESHOLD
 ) -> dict[str, Int[np.ndarray, "draw flat"]]:
     """The class of every head in every vocabulary, for every draw of inputs.
 
@@ -140,7 +142,7 @@ def named_heads(
         "rule": _patterns(seen.patterns["rule"], counts),
         "network": _patterns(seen.patterns["network"], counts),
         "guan": np.stack(list(_types(seen, counts, seed))),
-        "pande": _roles(seen, counts),
+        "pande": _roles(seen, counts, threshold),
     }
 
 
@@ -184,7 +186,7 @@ def _types(seen: Sighting, counts: Counts, seed: int) -> Iterator[np.ndarray]:
         yield np.array([VOCABULARIES["guan"].index(name) for name in names])
 
 
-def _roles(seen: Sighting, counts: Counts, threshold: float = THRESHOLD) -> np.ndarray:
+def _roles(seen: Sighting, counts: Counts, threshold: float) -> np.ndarray:
     """Pande: the set of coarse roles that the z-test assigns."""
     sets = {frozenset(name.split("+")): place for place, name in enumerate(ROLE_SETS)}
     has = []
@@ -205,14 +207,14 @@ def _roles(seen: Sighting, counts: Counts, threshold: float = THRESHOLD) -> np.n
 
 
 def _halves(
-    seen: Sighting, generator: np.random.Generator, seed: int
+    seen: Sighting, generator: np.random.Generator, seed: int, threshold: float
 ) -> dict[str, list[float | None]]:
     """Cohen's kappa of the labels on two halves of the inputs, for several random halves."""
     found: dict[str, list[float | None]] = {name: [] for name in VOCABULARIES}
     for _ in range(HALVES):
         first = np.zeros(seen.n_inputs)
         first[generator.permutation(seen.n_inputs)[: seen.n_inputs // 2]] = 1
-        named = named_heads(seen, np.stack([first, 1 - first]), seed)
+        named = named_heads(seen, np.stack([first, 1 - first]), seed, threshold)
         for name, (one, other) in named.items():
             value = agreement_kappa(one, other)
             found[name].append(None if np.isnan(value) else value)
