@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from attnlib.atlasfacts import Fact
@@ -59,9 +59,13 @@ class Topic:
 def topics(facts: Sequence[Fact]) -> list[Topic]:
     """All that can be asked for; a topic without heads is left out."""
     found: list[Topic] = []
+    told = {term for fact in facts for term in _relations_told(fact)}
+    roles = {term: f for f in role_facts(facts) if (term := f.key.removeprefix("role_")) in told}
     for at, fact in enumerate(facts):
-        found += _of_fact(fact, at)
-        found += _of_notes(fact, at)
+        # Heads with the role of a relation stand behind those that are known to find it: as a
+        # topic of their own they would be counted twice, and go before better ones.
+        found += [] if fact in roles.values() else _of_fact(fact, at)
+        found += _of_notes(fact, roles)
     found += _harmless(facts)
     found += _without_role(facts)
     return [topic for topic in found if topic.heads]
@@ -142,15 +146,30 @@ def _ordered(fact: Fact, has: Callable[..., object]) -> tuple[int, ...]:
     return tuple(sorted(heads, key=lambda head: -known.get(head, float("-inf"))))
 
 
-def _of_notes(fact: Fact, at: int) -> list[Topic]:
-    """Relations that are named in the evidence: `det 62.1 %` answers who asks for articles."""
+def _of_notes(fact: Fact, roles: Mapping[str, Fact]) -> list[Topic]:
+    """Relations that are named in the evidence: `det 62.1 %` answers who asks for articles.
+
+    roles  of some relations: heads that have them come last, the strongest first
+    """
     found = []
     for term, numbers in _relations_told(fact).items():
         ranked = tuple(sorted(numbers, key=lambda head: -numbers[head]))
         why = tuple(_clause(term, str((fact.note or ())[head])) for head in ranked)
-        words = f"{term} {RELATIONS[term]}"
-        found.append(Topic(f"{fact.name}: {term}", words, fact.name, ranked, None, why))
+        words, also = f"{term} {RELATIONS[term]}", fact.name
+        if term in roles:
+            role = roles[term]
+            more = _ordered(
+                role, lambda h, has=role.value, known=numbers: has[h] and h not in known
+            )
+            ranked, why = (*ranked, *more), (*why, *(_role(role, head) for head in more))
+            also += f" role {role.name} {role.words} {role.paper}"
+        found.append(Topic(f"{fact.name}: {term}", words, also, ranked, None, why))
     return found
+
+
+def _role(role: Fact, head: int) -> str:
+    bias = role.told(head).get("bias")
+    return f"{role.group}: {role.name}" + (f", {bias}" if bias else "")
 
 
 def _relations_told(fact: Fact) -> dict[str, dict[int, float]]:

@@ -492,7 +492,7 @@ def test_changes_of_tasks_are_corrected_for_their_number() -> None:
     assert facts["disabled_sst2"].detail == {"p": (0.01, 0.5), "q": (0.04, 0.5)}
     assert "below 0: the model needs the head" in facts["disabled_sst2"].about
     assert "above 0: needed" in facts["questions_loss"].name
-    above = [one for one in topics(facts.values()) if one.name.startswith("rise of the loss")]
+    above = [one for one in topics([*facts.values()]) if one.name.startswith("rise of the loss")]
     assert [(one.name.split(": ")[-1], "worse without" in one.also) for one in above] == [
         ("loses", True)
     ]
@@ -560,6 +560,13 @@ def test_relations_are_found_best_first() -> None:
     topic = named(topics([one]), "best at: det")
     assert topic.heads == (2, 1, 0)
     assert topic.why[1] == "det 74.7 % (a → b; best offset 60.0 %)"
+    bias = {"bias": [9.5, 9, 9, 4, 5.5]}
+    role = fact("role_det", "article (det)", "flag", "Roles", [1, 1, 0, 1, 1], detail=bias)
+    five = fact("best_relation", "best at", "class", "Type", ["det"] * 5, note=[*notes, "", None])
+    found = topics([five, role])
+    topic = named(found, "best at: det")
+    assert topic.heads == (2, 1, 0, 4, 3) and "article (det)" not in {one.name for one in found}
+    assert topic.why[3] == "Roles: article (det), bias 5.50"
 
 
 def test_labels_have_plain_words() -> None:
