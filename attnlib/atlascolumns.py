@@ -26,6 +26,9 @@ MARKS = {"o": "●", "D": "◆", "s": "■", "^": "▲", "v": "▼", "x": "✕",
 CYCLE = ("syntax", "special", "next", "ours", "cls", "punctuation", "self", "previous", "block")
 """Meanings whose looks are lent to classes that have none of their own, the most common first."""
 
+SHARES = ("share", "percent")
+"""Units that start from 0, and of which those of one group are drawn to one scale."""
+
 UP, DOWN = style.LOOKS["special"].colour, style.LOOKS["next"].colour
 
 
@@ -95,10 +98,7 @@ def _column(
         "text": lines("text"),
         "interval": lines("interval"),
         "note": lines("note"),
-        "detail": "\n".join(
-            ", ".join(f"{name} {told}" for name, told in entry["detail"].items())
-            for entry in entries
-        ),
+        "detail": "\n".join(", ".join(entry["detail"].values()) for entry in entries),
         "rank": [entry["rank"] for entry in entries],
         "ranked": len(fact.numbers),
         "at": _on_bar(fact.value, ends),
@@ -192,19 +192,26 @@ def _colour_ends(fact: Fact) -> tuple[float, float]:
     if fact.diverging:
         most = max(map(abs, fact.numbers)) or 1.0
         return -most, most
-    return 0.0 if fact.unit in ("share", "percent") else min(fact.numbers), max(fact.numbers)
+    return 0.0 if fact.unit in SHARES else min(fact.numbers), max(fact.numbers)
 
 
 def _bar_ends(facts: Sequence[Fact], fact: Fact) -> tuple[float, float]:
-    """Ends of the bar on a card. Changes of one kind share one scale; as theirs can be much wider
-    than they are large, intervals may end outside of it."""
-    if not fact.diverging:
-        low, high = _colour_ends(fact)
-        ends = [end for column in (fact.low, fact.high) for end in column or () if end is not None]
-        return min([low, *ends]), max([high, *ends])
-    alike = [f for f in facts if f.diverging and (f.group, f.unit) == (fact.group, fact.unit)]
-    most = max((abs(value) for f in alike for value in f.numbers), default=0.0)
-    return -(most or 1.0), most or 1.0
+    """Ends of the bar on a card. Shares of one group have one scale, so that bars can be compared;
+    so have changes of one kind. As intervals of changes can be much wider than these are large,
+    they may end outside of it."""
+    alike = [f for f in facts if f.kind == "number" and f.diverging == fact.diverging
+             and (f.group, f.unit) == (fact.group, fact.unit)]  # fmt: skip
+    if fact.diverging:
+        most = max((abs(value) for f in alike for value in f.numbers), default=0.0)
+        return -(most or 1.0), most or 1.0
+    found = [end for f in (alike if fact.unit in SHARES else [fact]) for end in _all_ends(f)]
+    return min(found), max(found)
+
+
+def _all_ends(fact: Fact) -> list[float]:
+    """Ends of the colours, and of all intervals."""
+    columns = (fact.low or (), fact.high or ())
+    return [*_colour_ends(fact), *(end for column in columns for end in column if end is not None)]
 
 
 def _on_bar(column: Sequence[Any] | None, ends: tuple[float, float]) -> list[int | None] | None:

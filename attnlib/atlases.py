@@ -16,7 +16,7 @@ CHAPTER = "agreement"
 HEAD = """# The atlas of heads
 
 Every head of the model has a card: what each of the four papers calls it and how surely, what it
-finds, what breaks without it, how fine-tuning changes it, its nearest relatives, three sentences
+finds, what changes without it, how fine-tuning changes it, its nearest relatives, three sentences
 to watch it on. Click a head, or search: *heads that find objects*, *unskilled*, *next*, *8-10*.
 Arrow keys walk through the grid; a card has its own address. How the numbers were made, and
 how far the papers agree, is told in {chapter}.

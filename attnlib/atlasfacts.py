@@ -19,6 +19,16 @@ differ in its last shown digit from the table it came from."""
 
 UNITS = {"share": " %", "percent": " %", "": ""}
 MISSING = "not measured"
+DETAILS = {
+    "n": "{} inputs",
+    "stability": "called so in {}\u00a0% of the redraws",
+    "accuracy": "finds {}\u00a0%",
+    "baseline": "best offset {}\u00a0%",
+    "bias": "bias {}",
+}
+"""Further columns of a fact as they are said; others by their name."""
+SMALL = 0.001
+"""Below this a p or q is only said to be below it: its digits would mean nothing."""
 
 Value = float | int | str | None
 
@@ -36,7 +46,7 @@ class Fact:
     value      one per head, layer by layer; None, or NaN, where nothing is known
     low, high  ends of the 95% interval
     note       evidence in words, per head: "det 62.1 %, fixed offset 41.0 %"
-    detail     further columns: n, p, q, margin, stability, ...
+    detail     further columns: n, p, q, bias, stability (a share), accuracy (percent), ...
     diverging  numbers have a sign that matters: colours and bars start from 0
     where      the place in the book that discusses it, "notebooks/clark2019.html#surface-patterns"
     source     the name of the result it was read from
@@ -126,8 +136,21 @@ class Fact:
         """The 95% interval of a head, in the unit of its value; empty if there is none."""
         if self.low is None or self.high is None:
             return ""
-        low, high = self.low[head], self.high[head]
-        return "" if low is None or high is None else f"{self.number(low)} to {self.number(high)}"
+        low, high, value = self.low[head], self.high[head], self.value[head]
+        if low is None or high is None:
+            return ""
+        ends = [self.number(low), self.number(high)]
+        if isinstance(value, int | float) and {*ends} == {self.number(value)}:
+            return self._narrow(max(high - value, value - low))
+        return " to ".join(ends)
+
+    def _narrow(self, width: float) -> str:
+        """An interval that is not seen in the decimals shown: smaller than half of the last one,
+        or else than a whole one."""
+        digit = 10.0**-self.decimals
+        if (100 * width if self.unit == "share" else width) < digit / 2:
+            return f"± < {digit / 2:.{self.decimals + 1}f}"
+        return f"± < {digit:.{self.decimals}f}"
 
     def number(self, value: float) -> str:
         """A number of this fact, with the decimals that all its numbers have."""
@@ -166,11 +189,18 @@ class Fact:
     def told(self, head: int) -> dict[str, str]:
         """The further columns of a head, in words; what is missing is left out."""
         found = {name: column[head] for name, column in self.detail.items()}
-        return {
-            name: value if isinstance(value, str) else number_text(float(value))
-            for name, value in found.items()
-            if value is not None
-        }
+        return {name: _told(name, value) for name, value in found.items() if value is not None}
+
+
+def _told(name: str, value: float | str) -> str:
+    if isinstance(value, str):
+        return f"{name} {value}"
+    if name in ("p", "q") and value < SMALL:
+        return f"{name} < {SMALL}"
+    if name in ("accuracy", "baseline"):
+        return DETAILS[name].format(f"{value:.1f}")
+    number = number_text(100 * value if name == "stability" else float(value))
+    return DETAILS.get(name, name + " {}").format(number)
 
 
 def _missing(value: Any) -> bool:
@@ -186,7 +216,8 @@ def _number(value: Any) -> float:
 def _word(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is not a word")
-    return " ".join(value.split())
+    # Spaces that must not break are kept: they hold a number and its unit together.
+    return re.sub(r"[^\S\u00a0]+", " ", value).strip()
 
 
 def _flag(value: Any) -> int:

@@ -12,6 +12,8 @@ from attnlib.atlas import Atlas
 from attnlib.atlascolumns import page_data
 from attnlib.viewer import PAGE, SLEEPING, asset, check_out, script, shown_name, write_whole
 
+CHAPTER = "Do four papers speak of the same heads?"
+"""The chapter that draws the atlas. A page on its own has no book around it, so it is named."""
 SCRIPTS = ("viewdraw.js", "atlassearch.js", "atlascard.js", "atlas.js")
 
 
@@ -64,7 +66,7 @@ def fragment(atlas: Atlas, book_root: str | None = None) -> str:
 def _caption(atlas: Atlas) -> str:
     return (
         f"The {len(atlas.heads)} attention heads of {shown_name(atlas.model)}, layers downwards, "
-        "heads from left to right, and what the chapters of this book found out about each. "
+        f"heads from left to right, and what the chapter “{CHAPTER}” found out about each. "
         "Numbers are followed by their 95% interval."
     )
 

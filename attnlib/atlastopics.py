@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from attnlib.atlasfacts import Fact
-from attnlib.atlaswords import DISABLED, RELATIONS, other_words, plain_words
+from attnlib.atlaswords import DISABLED, RELATIONS, other_words, plain_words, role_facts
 
 OPPOSITES = {"entropy": ("broad, spread out, wide", "narrow, focused, sharp, low")}
 """Facts of which the low end is asked for, too: words for its high and its low end."""
@@ -29,9 +29,13 @@ DISABLED_ENDS = (
     ("gains", "better without, improves"),
     ("loses", "worse without, needed, hurts, important"),
 )
-"""Words for numbers above and below 0, and for changes of a score when a head is disabled."""
-RELATION_AND_NUMBER = re.compile(r"\b([a-z]+(?::[a-z]+)?)[\s(:=]+\d")
+LOSS_ENDS = (DISABLED_ENDS[1], DISABLED_ENDS[0])
+"""Words for numbers above and below 0; for changes of a score when a head is disabled; and for
+those of a loss, of which more is worse."""
+RELATION_AND_NUMBER = re.compile(r"\b([a-z]+(?::[a-z]+)?)[\s(:=]+(\d+(?:\.\d+)?)")
 """A label in the evidence stands before its number; `case` alone may be any word."""
+CLAUSES = re.compile(r";\s*(?![^()]*\))")
+"""What separates the clauses of the evidence; not what stands in brackets."""
 ORDERED_BY = ("bias", "score", "margin", "stability", "silhouette", "accuracy", "share", "n")
 """Details by which the heads of a class or with a role are ordered, the first that is there."""
 
@@ -55,9 +59,13 @@ class Topic:
 def topics(facts: Sequence[Fact]) -> list[Topic]:
     """All that can be asked for; a topic without heads is left out."""
     found: list[Topic] = []
+    told = {term for fact in facts for term in _relations_told(fact)}
+    roles = {term: f for f in role_facts(facts) if (term := f.key.removeprefix("role_")) in told}
     for at, fact in enumerate(facts):
-        found += _of_fact(fact, at)
-        found += _of_notes(fact, at)
+        # Heads with the role of a relation stand behind those that are known to find it: as a
+        # topic of their own they would be counted twice, and go before better ones.
+        found += [] if fact in roles.values() else _of_fact(fact, at)
+        found += _of_notes(fact, roles)
     found += _harmless(facts)
     found += _without_role(facts)
     return [topic for topic in found if topic.heads]
@@ -68,7 +76,9 @@ def _of_fact(fact: Fact, at: int) -> list[Topic]:
     words = f"{fact.name} {bare} {plain_words(f'{fact.name} {bare}')}"
     also = f"{fact.words} {other_words(words)} {fact.group} {fact.paper}"
     if fact.kind == "class":
-        classes = dict.fromkeys(value for value in fact.value if isinstance(value, str))
+        # What the evidence names is a topic of its own, in the order of its numbers.
+        told = _relations_told(fact)
+        classes = dict.fromkeys(v for v in fact.value if isinstance(v, str) and v not in told)
         return [
             Topic(
                 f"{fact.name}: {value}",
@@ -82,7 +92,7 @@ def _of_fact(fact: Fact, at: int) -> list[Topic]:
     if fact.kind == "flag":
         return [Topic(fact.name, words, also, _ordered(fact, lambda head: fact.value[head]), at)]
     if fact.diverging:
-        ends = zip(DISABLED_ENDS if fact.key.startswith(DISABLED) else ENDS, (1, -1), strict=True)
+        ends = zip(_ends(fact), (1, -1), strict=True)
         return [
             Topic(f"{fact.name}: {end}", f"{words} {end}", f"{also} {like}", heads, at)
             for (end, like), sign in ends
@@ -98,6 +108,12 @@ def _of_fact(fact: Fact, at: int) -> list[Topic]:
         # Only who says so wants the least: the name itself is not among its first words.
         Topic(f"least {fact.name}", down, f"{words} {also}", _highest(fact, -1), at),
     ]
+
+
+def _ends(fact: Fact) -> tuple[tuple[str, str], ...]:
+    if fact.key.endswith("_loss"):
+        return LOSS_ENDS
+    return DISABLED_ENDS if fact.key.startswith(DISABLED) else ENDS
 
 
 def _highest(fact: Fact, sign: int) -> tuple[int, ...]:
@@ -130,26 +146,45 @@ def _ordered(fact: Fact, has: Callable[..., object]) -> tuple[int, ...]:
     return tuple(sorted(heads, key=lambda head: -known.get(head, float("-inf"))))
 
 
-def _of_notes(fact: Fact, at: int) -> list[Topic]:
-    """Relations that are named in the evidence: `det 62.1 %` answers who asks for articles."""
-    named: dict[str, list[int]] = {}
-    for head, note in enumerate(fact.note or ()):
-        for term in dict.fromkeys(RELATION_AND_NUMBER.findall((note or "").lower())):
-            if term in RELATIONS:
-                named.setdefault(term, []).append(head)
-    order = [rank if rank is not None else len(fact.value) for rank in fact.ranks]
+def _of_notes(fact: Fact, roles: Mapping[str, Fact]) -> list[Topic]:
+    """Relations that are named in the evidence: `det 62.1 %` answers who asks for articles.
+
+    roles  of some relations: heads that have them come last, the strongest first
+    """
     found = []
-    for term, heads in named.items():
-        ranked = tuple(sorted(heads, key=lambda head: order[head]))
+    for term, numbers in _relations_told(fact).items():
+        ranked = tuple(sorted(numbers, key=lambda head: -numbers[head]))
         why = tuple(_clause(term, str((fact.note or ())[head])) for head in ranked)
-        words = f"{term} {RELATIONS[term]}"
-        found.append(Topic(f"{fact.name}: {term}", words, fact.name, ranked, None, why))
+        words, also = f"{term} {RELATIONS[term]}", fact.name
+        if term in roles:
+            role = roles[term]
+            more = _ordered(
+                role, lambda h, has=role.value, known=numbers: has[h] and h not in known
+            )
+            ranked, why = (*ranked, *more), (*why, *(_role(role, head) for head in more))
+            also += f" role {role.name} {role.words} {role.paper}"
+        found.append(Topic(f"{fact.name}: {term}", words, also, ranked, None, why))
     return found
+
+
+def _role(role: Fact, head: int) -> str:
+    bias = role.told(head).get("bias")
+    return f"{role.group}: {role.name}" + (f", {bias}" if bias else "")
+
+
+def _relations_told(fact: Fact) -> dict[str, dict[int, float]]:
+    """Relations in the evidence: of each, the heads and the first number that it has there."""
+    named: dict[str, dict[int, float]] = {}
+    for head, note in enumerate(fact.note or ()):
+        for term, number in RELATION_AND_NUMBER.findall((note or "").lower()):
+            if term in RELATIONS:
+                named.setdefault(term, {}).setdefault(head, float(number))
+    return named
 
 
 def _clause(term: str, note: str) -> str:
     """The part of the evidence that names a relation."""
-    parts = note.split(";")
+    parts = CLAUSES.split(note)
     return next((part.strip() for part in parts if re.search(rf"\b{term}\b", part)), note)
 
 
@@ -172,7 +207,7 @@ def _harmless(facts: Sequence[Fact]) -> list[Topic]:
 
 def _without_role(facts: Sequence[Fact]) -> list[Topic]:
     """Heads with no role, unless a fact already says so."""
-    roles = [f for f in facts if f.kind == "flag" and f.group == "Roles"]
+    roles = role_facts(facts)
     if not roles or _named("unskilled", facts):
         return []
     known = [[value for f in roles if (value := f.value[head]) is not None]

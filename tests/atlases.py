@@ -150,7 +150,10 @@ def _syntax(draw: np.random.Generator) -> list[Fact]:
     group, best = "Syntax and coreference", draw.choice(RELATIONS, N)
     accuracy = draw.uniform(10, 90, N)
     pairs = zip(best, accuracy, strict=True)
-    notes = [f"{name} {value:.1f} % dep->head, offset {value / 2:.1f} %" for name, value in pairs]
+    notes = [
+        f"{name} {value:.1f} % (dependent\u00a0→\u00a0head; best offset {value / 2:.1f} %)"
+        for name, value in pairs
+    ]
     more = {"unit": "percent", "note": notes, **_around(draw, accuracy, 4)}
     found = [
         fact("best_relation", "best relation", "class", group, best),

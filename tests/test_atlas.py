@@ -10,20 +10,33 @@ import os
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from atlases import BOOK, ROLES, TEXTS, N, fact, made_up, tiny_readings
 from families import one_thread
 
 from attnlib import atlas as atlas_module
+from attnlib.agreement.atlasmaking import ROLES_TOLD, _effects, _roles, _skills
+from attnlib.agreement.sightings import ROLES as TESTED
 from attnlib.atlas import Atlas, Fact, load
 from attnlib.atlascolumns import class_looks, page_data
-from attnlib.atlaspage import SCRIPTS, AtlasView, fragment, page
+from attnlib.atlaspage import CHAPTER, SCRIPTS, AtlasView, fragment, page
 from attnlib.atlastopics import Topic, topics
-from attnlib.atlaswords import RELATIONS, SYNONYMS, other_words, plain_words, summary
+from attnlib.atlaswords import (
+    RELATIONS,
+    SEVERAL,
+    SYNONYMS,
+    other_words,
+    plain_words,
+    several,
+    summary,
+)
 from attnlib.errors import AssetError, AttnlibError, BadValue, UnknownName
+from attnlib.results import Found
 from attnlib.site import external_loads
 from attnlib.viewer import asset, script
 
@@ -251,6 +264,45 @@ def test_numbers_are_shown_alike(more: dict[str, Any], value: list[Any], said: l
     assert [one.text(head) for head in range(3)] == said
 
 
+@pytest.mark.parametrize(
+    ("more", "value", "low", "high", "said"),
+    [
+        ({"unit": "share"}, 0.00701, 0.0069, 0.0071, "± < 0.05"),
+        ({"unit": "share"}, 0.0066, 0.0066, 0.0074, "± < 0.1"),
+        ({"unit": "share"}, 0.0066, 0.0064, 0.0067, "0.6 to 0.7"),
+        ({"unit": "percent"}, 0, 0, 0, "± < 0.05"),
+        ({"unit": "share"}, 0.5, 0.6, 0.6, "60.0 to 60.0"),
+        ({"unit": "nats"}, 0.5, 0.499, 0.501, "± < 0.005"),
+        ({"unit": "pieces"}, 3, 3, 3, "± < 0.5"),
+    ],
+)
+def test_an_interval_too_narrow_to_be_seen_says_so(
+    more: dict[str, Any], value: float, low: float, high: float, said: str
+) -> None:
+    wide = 1.5 if more["unit"] == "nats" else 1
+    one = fact("k", "n", "number", "Importance", [value, wide], low=[low, wide],
+               high=[high, wide], **more)  # fmt: skip
+    assert one.interval(0) == said
+
+
+def test_details_are_said_in_words() -> None:
+    detail = {"n": [300], "stability": [1.0], "accuracy": [16.04], "baseline": [6], "bias": [3.304],
+              "p": [3.4e-305], "q": [0.0], "other": [2.5], "kind": ["x"]}  # fmt: skip
+    told = fact("k", "n", "number", "Importance", [1], detail=detail).told(0)
+    assert list(told.values()) == [
+        *("300 inputs", "called so in 100\xa0% of the redraws", "finds 16.0\xa0%"),
+        *("best offset 6.0\xa0%", "bias 3.30", "p < 0.001", "q < 0.001", "other 2.50", "kind x"),
+    ]
+    known = fact("k", "n", "number", "Importance", [1], detail={"p": [0.02], "q": [1.0]})
+    assert list(known.told(0).values()) == ["p 0.020", "q 1"]
+    assert fact("k", "n", "number", "Importance", [1], detail={"p": [None]}).told(0) == {}
+
+
+def test_spaces_that_must_not_break_are_kept() -> None:
+    one = fact("k", "n", "number", "Importance", [1], note=[" 5\xa0%\n of\t it "])
+    assert one.note == ("5\xa0% of it",)
+
+
 # Cards and tables
 
 
@@ -271,6 +323,12 @@ def test_a_card_equals_the_table(atlas: Atlas) -> None:
             half = 0.5000001 * 10**-places
             assert abs(shown_number(entry["text"]) - scale * row["value"]) <= half
             if entry["interval"]:
+                if entry["interval"].startswith("±"):
+                    width = float(entry["interval"].removeprefix("± < "))
+                    assert (
+                        scale * max(row["high"] - row["value"], row["value"] - row["low"]) < width
+                    )
+                    continue
                 ends = [shown_number(end) for end in entry["interval"].split(" to ")]
                 assert abs(ends[0] - scale * row["low"]) <= half
                 assert abs(ends[1] - scale * row["high"]) <= half
@@ -333,9 +391,111 @@ def test_a_head_in_a_sentence(atlas: Atlas) -> None:
     assert "It has no role." in said[0]
     for head, low in enumerate(atlas.fact("disabled_rte").low or ()):
         if low is not None and low > 0:
-            assert f"RTE {atlas.fact('disabled_rte').text(head)}" in said[head]
+            assert f"RTE ({atlas.fact('disabled_rte').text(head)})" in said[head]
     many = [fact(f"role_{i}", f"r{i}", "flag", "Roles", [1]) for i in range(9)]
     assert summary(many, 0) == "Roles: r0, r1, r2, r3, r4 and 4 more."
+
+
+def test_changes_are_not_called_sure() -> None:
+    """The intervals are many and uncorrected: the sentence says how many exclude 0 at all."""
+
+    def task(key: str, name: str, low: list[float | None], high: list[float | None]) -> Fact:
+        value = [None if one is None else one + 0.5 for one in low]
+        more: Any = {"unit": "points", "diverging": True, "low": low, "high": high}
+        return fact(
+            f"disabled_{key}", f"{name} without it", "number", "When disabled", value, **more
+        )
+
+    facts = [
+        task("sst2", "SST-2", [0.75, -1, -2], [2, 1, -1]),
+        task("stsb", "STS-B", [-1, -1, None], [2, 1, None]),
+    ]
+    assert summary(facts, 0) == (
+        "Without it the 95% interval excludes 0 for SST-2 (+1.25 points), uncorrected: so do 2 of "
+        "all 5 intervals, chance alone would give about 0."
+    )
+    assert summary(facts, 1) == "Without it no 95% interval of 2 tasks excludes 0."
+    assert "surely" not in summary(facts, 0) + summary(facts, 1)
+
+
+def test_a_sentence_names_papers_and_leaves_out_what_says_nothing() -> None:
+    def called(key: str, name: str, paper: str, *labels: str) -> Fact:
+        return Fact(key, name, paper, "class", "", "Names", labels)
+
+    facts = [
+        called("guan_label", "type (Guan 2020)", "guan2020", "vertical", "dense"),
+        called("clark_label", "behaviour (Clark 2019)", "clark2019", "next", "other"),
+        called("rule_label", "pattern by rule", "kovaleva2019", "vertical", "block"),
+        called("network_label", "pattern by network", "kovaleva2019", "diagonal", "block"),
+    ]
+    assert summary(facts, 0) == (
+        "Guan: vertical; Clark: next; Kovaleva: vertical by rule, diagonal by network."
+    )
+    assert summary(facts, 1) == "Guan: dense; Kovaleva: block by rule and by network."
+
+
+def test_relations_of_many_words() -> None:
+    assert (
+        several("dobj") == "direct objects of the verb" and several("advcl") == "adverbial clauses"
+    )
+    assert several("acl") == "clauses that describe a noun" and several("det") == "determiners"
+    assert several("oprd") == "predicative complements" and several("none") == "none"
+    assert SEVERAL.keys() <= RELATIONS.keys()
+
+
+# What the chapter makes of its tables
+
+
+def grid(**columns: Any) -> pd.DataFrame:
+    return pd.DataFrame({"layer": 1, "head": [1, 2], **columns})
+
+
+def test_a_lead_that_may_be_chance_is_no_skill() -> None:
+    ends: Any = {"accuracy": [16.05, 6.5], "baseline": [6.08, 6.08], "low": [7.5, -1.7]}
+    ends |= {"gain": [9.97, 0.4], "high": [12.6, 2.5], "direction": ["dep->head", "head->dep"]}
+    relations = Found(grid(relation="advcl", **ends))
+    mentions = grid(accuracy=[40.0, 50], low=[30.0, 40], high=[50.0, 60])
+    coreference = Found(mentions, facts={"baselines": {"nearest": 44.2}})
+    found: Any = SimpleNamespace(relations=relations, coreference=coreference)
+    facts = _skills(found, lambda one: "a table")
+    assert facts[0].value == ("advcl", "none")
+    assert summary(facts, 0) == "Finds adverbial clauses (advcl) 16.1\xa0%, best offset 6.1\xa0%."
+    assert summary(facts, 1) == "" and facts[0].told(1) == {}
+    assert facts[0].note == (
+        "advcl 16.1\xa0% (dependent\xa0→\xa0head; best offset 6.1\xa0%)",
+        "advcl 6.5\xa0% (head\xa0→\xa0dependent; best offset 6.1\xa0%)",
+    )
+    assert facts[2].note == ("the nearest mention: 44\xa0%",) * 2
+
+
+def test_every_role_says_what_its_bias_is() -> None:
+    table = pd.concat(
+        grid(role=role, assigned=[True, False], bias=4.0, p=0.0, q=3.4e-305, n=300)
+        for role in TESTED
+    )
+    found: Any = SimpleNamespace(roles=Found(table, facts={"threshold": 3.0}))
+    facts = _roles(found, lambda one: "a table")
+    assert list(ROLES_TOLD) == list(TESTED) and len({one.about for one in facts}) == len(TESTED)
+    assert all("Bias: attention " in one.about and "even share" in one.about for one in facts)
+    assert {"[CLS]", "[SEP]", "subject (nsubj)", "object (dobj)"} < {one.name for one in facts}
+    assert list(facts[0].told(0).values()) == ["bias 4", "p < 0.001", "q < 0.001", "300 inputs"]
+    assert "authors" not in summary(facts, 0) and "no role" in summary(facts, 1)
+
+
+def test_changes_of_tasks_are_corrected_for_their_number() -> None:
+    ends: Any = {"cost": 1.0, "cost_low": 0.5, "cost_high": 2.0}
+    ends |= {"influence": 1.0, "influence_low": 0.5, "influence_high": 2.0}
+    tasks = {name: Found(grid(p=p, **ends), facts={"inputs": 9})
+             for name, p in (("sst2", [0.01, 0.5]), ("rte", [0.5, 0.5]))}  # fmt: skip
+    found: Any = SimpleNamespace(effects=tasks, questions=tasks["rte"])
+    facts = {one.key: one for one in _effects(found, lambda one: "a table")}
+    assert facts["disabled_sst2"].detail == {"p": (0.01, 0.5), "q": (0.04, 0.5)}
+    assert "below 0: the model needs the head" in facts["disabled_sst2"].about
+    assert "above 0: needed" in facts["questions_loss"].name
+    above = [one for one in topics([*facts.values()]) if one.name.startswith("rise of the loss")]
+    assert [(one.name.split(": ")[-1], "worse without" in one.also) for one in above] == [
+        ("loses", True)
+    ]
 
 
 def named(found: list[Topic], name: str) -> Topic:
@@ -374,6 +534,8 @@ def test_harmless_and_unskilled_heads_are_found(atlas: Atlas) -> None:
     assert set(named(found, "harmless").heads) == set(np.flatnonzero(worst > -0.5))
     roles = np.array([atlas.fact(f"role_{role}").value for role in ROLES])
     assert set(named(found, "no role").heads) == set(np.flatnonzero(~roles.any(axis=0)))
+    every = fact("role_block_authors", "block (by the authors)", "flag", "Roles", [1] * N)
+    assert named(topics((*atlas.facts, every)), "no role") == named(found, "no role")
     given = fact("harmless", "harmless everywhere", "flag", "When disabled", [1] * N)
     again = topics((*atlas.facts, given))
     assert sum("harmless" in topic.name for topic in again) == 1, "a fact of that name goes first"
@@ -385,6 +547,26 @@ def test_evidence_can_be_searched(atlas: Atlas) -> None:
     assert set(topic.heads) == {h for h, note in enumerate(notes) if "dobj" in (note or "")}
     assert "direct object" in topic.words
     assert all("dobj" in why for why in topic.why)
+
+
+def test_relations_are_found_best_first() -> None:
+    """By the number of that relation, also where the fact is a class and has no numbers."""
+    notes = [
+        "det 52.9 % (a → b; best offset 60.0 %)",
+        "dobj 9.0 % (a → b; best offset 8.0 %); det 74.7 % (a → b; best offset 60.0 %)",
+        "det 90.8 % (a → b; best offset 60.0 %)",
+    ]
+    one = fact("best_relation", "best at", "class", "Type", ["det", "dobj", "det"], note=notes)
+    topic = named(topics([one]), "best at: det")
+    assert topic.heads == (2, 1, 0)
+    assert topic.why[1] == "det 74.7 % (a → b; best offset 60.0 %)"
+    bias = {"bias": [9.5, 9, 9, 4, 5.5]}
+    role = fact("role_det", "article (det)", "flag", "Roles", [1, 1, 0, 1, 1], detail=bias)
+    five = fact("best_relation", "best at", "class", "Type", ["det"] * 5, note=[*notes, "", None])
+    found = topics([five, role])
+    topic = named(found, "best at: det")
+    assert topic.heads == (2, 1, 0, 4, 3) and "article (det)" not in {one.name for one in found}
+    assert topic.why[3] == "Roles: article (det), bias 5.50"
 
 
 def test_labels_have_plain_words() -> None:
@@ -428,6 +610,13 @@ def test_the_page_stands_alone(atlas: Atlas, tmp_path: Path) -> None:
         AtlasView(atlas).save(tmp_path / "atlas.pdf")
 
 
+def test_a_page_names_the_chapter_it_comes_from(atlas: Atlas) -> None:
+    assert "this book" not in page(atlas) and html.escape(CHAPTER) in page(atlas)
+    path = Path(__file__).parents[1] / "notebooks" / "agreement.ipynb"
+    title = json.loads(path.read_text("utf-8"))["cells"][0]["source"]
+    assert "".join(title).startswith(f"# {CHAPTER}\n")
+
+
 def test_words_are_data_and_never_markup(atlas: Atlas) -> None:
     text = fragment(atlas)
     assert TEXTS[2] not in text and html.escape("CC BY 4.0 <b>") in text
@@ -461,6 +650,21 @@ def test_the_page_shows_the_texts_of_the_cards(atlas: Atlas) -> None:
             assert column["text"].split("\n")[place] == entry["text"]
             assert column["interval"].split("\n")[place] == entry["interval"]
             assert len(column["note"].split("\n")) == N
+
+
+def test_shares_of_a_group_are_drawn_to_one_scale(atlas: Atlas) -> None:
+    columns = {column["key"]: column for column in page_data(atlas, None)["facts"]}
+    for group, unit in (("Where it looks", "share"), ("Syntax and coreference", "percent")):
+        own = [one for one in atlas.facts if (one.group, one.unit) == (group, unit)]
+        pairs = [
+            (float(value), place)
+            for one in own
+            for value, place in zip(one.value, columns[one.key]["at"], strict=True)
+            if value is not None
+        ]
+        assert len(own) > 4 and [place for _, place in sorted(pairs)] == sorted(p for _, p in pairs)
+    entropy = columns["entropy"]["at"]
+    assert min(v for v in entropy if v is not None) == 0 and max(v or 0 for v in entropy) == 1000
 
 
 def test_classes_keep_the_looks_of_the_chapters(atlas: Atlas) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import false_discovery_control
 
 from attnlib.assets import cache_folder
 from attnlib.atlas import Atlas, from_text, load
@@ -89,8 +90,12 @@ def best(table: pd.DataFrame) -> pd.DataFrame:
 
 def best_relation(fact: Fact, table: pd.DataFrame) -> Told:
     rows = best(table)
-    named = rows.assign(name=np.where(rows["gain"] > 0, rows["relation"], "none"))
-    return in_order(named, value="name", margin="gain")
+    sure = rows["low"] > 0
+    named = rows[["layer", "head"]].assign(
+        name=np.where(sure, rows["relation"], "none"),
+        **{column: rows[column].where(sure) for column in ("accuracy", "baseline")},
+    )
+    return in_order(named, value="name", accuracy="accuracy", baseline="baseline")
 
 
 READ: dict[str, Callable[[Fact, pd.DataFrame], Told]] = {
@@ -106,7 +111,10 @@ READ: dict[str, Callable[[Fact, pd.DataFrame], Told]] = {
     "coreference": lambda fact, table: ends(table, "accuracy"),
     "questions_loss": lambda fact, table: ends(table, "cost"),
     "gradient": lambda fact, table: ends(table, "mean", sign=1000),
-    "disabled_": lambda fact, table: ends(table, "cost", sign=-1),
+    "disabled_": lambda fact, table: {
+        **ends(table, "cost", sign=-1),
+        **in_order(table, p="p"),
+    },
     "changed_": lambda fact, table: ends(table, "influence"),
     "tuned_": lambda fact, table: ends(table, "cosine", sign=-1, shift=1),
     "role_": role,
@@ -136,6 +144,13 @@ def test_every_fact_is_that_of_its_table(atlas: Atlas) -> None:
                 wanted = np.array(column, dtype=float)
                 got = np.array([np.nan if one is None else one for one in own], dtype=float)
                 np.testing.assert_allclose(got, wanted, rtol=1e-6, err_msg=f"{fact.key} {name}")
+
+
+def test_tests_of_tasks_are_corrected_for_all_heads_and_tasks(atlas: Atlas) -> None:
+    tasks = [fact for fact in atlas.facts if fact.key.startswith("disabled_")]
+    p = np.array([fact.detail["p"] for fact in tasks], float)
+    wanted = false_discovery_control(p.ravel()).reshape(p.shape)
+    np.testing.assert_allclose([fact.detail["q"] for fact in tasks], wanted, rtol=1e-6)
 
 
 def test_a_fact_with_one_wrong_number_is_caught(atlas: Atlas) -> None:

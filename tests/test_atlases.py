@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from attnlib import agreement as paper
 from attnlib import atlas as atlas_module
 from attnlib import atlases, publishing, results
 from attnlib.atlas import Atlas, load
+from attnlib.atlastopics import IGNORED, topics
 from attnlib.ledger import atlas_in
 
 __all__ = ["one_thread"]  # fixture
@@ -85,6 +87,31 @@ def test_the_page_of_the_book_has_the_cards_or_says_how_to_get_them(
     assert len(page) < 3_000_000
     without = atlases.atlas_page({})
     assert "attnlib atlas e5-small" in without and "notebooks/agreement" not in without
+
+
+RECOMMENDED = re.findall(r"\*([^*#\n]+)\*", atlases.HEAD)
+
+
+@pytest.mark.parametrize("question", RECOMMENDED)
+def test_every_question_that_the_page_recommends_finds_a_head(question: str) -> None:
+    published = load()
+    if re.fullmatch(r"\d+-\d+", question):
+        assert question in published.heads
+        return
+    asked = [word.removesuffix("s") for word in question.split() if word not in IGNORED.split()]
+    found = [one for one in topics(published.facts) if all(word in one.words for word in asked)]
+    assert asked and any(one.heads for one in found)
+
+
+def test_heads_without_a_role_are_found() -> None:
+    assert "unskilled" in RECOMMENDED and len(RECOMMENDED) >= 4
+    published = load()
+    (found,) = [one for one in topics(published.facts) if one.words == "unskilled"]
+    bare = [head for at, head in enumerate(published.heads)
+            if not any(one.value[at] for one in published.facts
+                       if one.group == "Roles" and one.key != "role_block_authors")]  # fmt: skip
+    assert [published.heads[at] for at in found.heads] == bare
+    assert all("It has no role." in published.card(head)["summary"] for head in bare)
 
 
 def test_a_model_without_an_atlas_gets_its_chapter_run(

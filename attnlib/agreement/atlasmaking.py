@@ -9,15 +9,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnlib.agreement.sightings import OFFSETS, ROLES, SURFACE
+from attnlib.agreement.sightings import BLOCK, OFFSETS, ROLES, SURFACE
 from attnlib.agreement.vocabularies import labels_of
 from attnlib.atlas import Atlas, Fact
 from attnlib.clark2019.distances import distance_matrix
 from attnlib.figures import label
+from attnlib.hypotheses import benjamini_hochberg
 from attnlib.models import Encoder
+from attnlib.pagetables import paper_name
 from attnlib.papers import ATLAS
 from attnlib.results import Found, versions
 from attnlib.roleoverlaps import task_name
+from attnlib.sieves import LOCAL_WINDOW
 from attnlib.viewdata import as_example, head_metrics, read
 from attnlib.viewer import METRICS
 
@@ -48,6 +51,40 @@ WHERE = {
 NEAR = ("part_self", "part_window_01")
 SPECIAL = ("part_cls", "part_sep", "part_comma", "part_period")
 RELATIONS_TOLD = 3
+LOOKS_TOLD = {
+    "mass_to_sep": ("attention to [SEP], all of them", "A pair has two of them."),
+    "entropy": (
+        "entropy",
+        "In nats, at most the log of the number of tokens: 4.6 for 100 tokens, 5.5 for 250.",
+    ),
+}
+"""What is not plain from the name of a metric: another name, and a sentence more."""
+ROLES_TOLD = {
+    "local": ("local", f"attention to the pieces at most {LOCAL_WINDOW} away, itself included"),
+    "previous_local": ("previous local", f"attention to the {LOCAL_WINDOW} pieces before"),
+    "next_local": ("next local", f"attention to the {LOCAL_WINDOW} pieces after"),
+    "block": ("block", "attention of a word to the words of the same text of a pair"),
+    "cls": ("[CLS]", "attention to [CLS]"),
+    "sep": ("[SEP]", "attention to [SEP], all of them"),
+    "delimiter": ("delimiter", "attention to [CLS] and [SEP]"),
+    "nsubj": ("subject (nsubj)", "attention of a subject to its verb"),
+    "dobj": ("object (dobj)", "attention of a direct object to its verb"),
+    "amod": ("adjective (amod)", "attention of an adjective to its noun"),
+    "advmod": ("adverb (advmod)", "attention of an adverb to the word it modifies"),
+    "syntactic": (
+        "syntactic",
+        "attention of a subject, object, adjective or adverb to the word it depends on",
+    ),
+    BLOCK: (
+        "block (by the authors' code: times the entropy)",
+        "attention to the words of the same text of a pair, times its entropy",
+    ),
+}
+"""Roles: what they are called, and whose attention to what their bias is."""
+DIRECTIONS = {
+    "dep->head": "dependent\u00a0→\u00a0head",
+    "head->dep": "head\u00a0→\u00a0dependent",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,14 +172,15 @@ def _looks(found: Findings, name_of: Callable[[Found], str]) -> list[Fact]:
     facts = []
     for key in SURFACE:
         rows = table[table["key"] == key]
+        name, more = LOOKS_TOLD.get(key, (label(key), ""))
         facts.append(
             _number(
-                *(key, label(key), rows, ("mean", "low", "high")),
+                *(key, name, rows, ("mean", "low", "high")),
                 paper=CLARK,
                 unit="nats" if key == "entropy" else "share",
                 detail={"n": _column(rows, "n")},
                 where=WHERE["looks"],
-                about="Mean over inputs, each of which counts alike.",
+                about=f"Mean over inputs, each of which counts alike. {more}".strip(),
                 **common,
             )
         )
@@ -178,12 +216,13 @@ def _names(found: Findings, name_of: Callable[[Found], str]) -> list[Fact]:
     table = found.labels.table
     return [
         Fact(
-            *(f"{vocabulary}_label", name, paper, "class", "", "What the papers call it"),
+            *(f"{vocabulary}_label", f"{name} ({paper_name(paper)})", paper),
+            *("class", "", "What the papers call it"),
             list(labels_of(table, vocabulary)[0]),
             detail={"stability": _column(table[table["vocabulary"] == vocabulary], "same")},
             where=WHERE[where],
             source=name_of(found.labels),
-            about=f"{about} Stability: how often it is called so when inputs are drawn again.",
+            about=f"{about} In a redraw, as many inputs are drawn from them again, with repeats.",
         )
         for vocabulary, name, paper, where, about in told
     ]
@@ -193,7 +232,7 @@ def _roles(found: Findings, name_of: Callable[[Found], str]) -> list[Fact]:
     facts = []
     for role in ROLES:
         rows = found.roles.table[found.roles.table["role"] == role]
-        name = role.replace("_", " ").replace("@authors", " (by the authors' code)")
+        name, attention = ROLES_TOLD[role]
         facts.append(
             Fact(
                 *(f"role_{role.replace('@', '_')}", name, PANDE, "flag", "", "Roles"),
@@ -201,7 +240,8 @@ def _roles(found: Findings, name_of: Callable[[Found], str]) -> list[Fact]:
                 detail={column: _column(rows, column) for column in ("bias", "p", "q", "n")},
                 where=WHERE["roles"],
                 source=name_of(found.roles),
-                about=f"Whether its mean bias is above {found.roles.facts['threshold']:g}, by a "
+                about=f"Bias: {attention}, divided by the even share of what it goes to. It has "
+                f"the role if its mean bias is above {found.roles.facts['threshold']:g}, by a "
                 "one-sided z-test without correction; q controls false discoveries.",
             )
         )
@@ -212,6 +252,7 @@ def _skills(found: Findings, name_of: Callable[[Found], str]) -> list[Fact]:
     table = found.relations.table.sort_values(["layer", "head", "gain"], ascending=[1, 1, 0])
     groups = [rows for _, rows in table.groupby(["layer", "head"], sort=True)]
     best = pd.DataFrame([rows.iloc[0] for rows in groups])
+    sure = best["low"] > 0  # a lead that may be chance is no skill
     notes = [
         "; ".join(_skill(row) for _, row in rows[:RELATIONS_TOLD].iterrows()) for rows in groups
     ]
@@ -222,15 +263,15 @@ def _skills(found: Findings, name_of: Callable[[Found], str]) -> list[Fact]:
     return [
         Fact(
             *("best_relation", "best at", CLARK, "class", "", group),
-            list(best["relation"].where(best["gain"] > 0, "none")),
+            list(best["relation"].where(sure, "none")),
             note=notes,
-            detail={"margin": list(best["gain"])},
-            about="The relation that it finds best, by how far it beats the best fixed offset, "
-            "if it beats any.",
+            detail={name: list(best[name].where(sure)) for name in ("accuracy", "baseline")},
+            about="The relation with its largest lead over the best fixed offset, if the 95% "
+            "interval of that lead is above 0.",
             **common,
         ),
         _number(
-            *("best_relation_gain", "lead over the best offset there"),
+            *("best_relation_gain", "largest lead over the best offset"),
             *(best, ("gain", "low", "high")),
             paper=CLARK,
             unit="points",
@@ -245,22 +286,26 @@ def _skills(found: Findings, name_of: Callable[[Found], str]) -> list[Fact]:
             paper=CLARK,
             unit="percent",
             group=group,
+            note=[f"the nearest mention: {baseline:.0f}\u00a0%"] * len(coref.table),
             where=WHERE["coreference"],
             source=name_of(coref),
-            about=f"Of mentions with an antecedent; the nearest one has {baseline:.0f} percent.",
+            about="Of mentions with an antecedent; who always names the nearest mention finds "
+            f"{baseline:.0f} percent.",
         ),
     ]
 
 
 def _skill(row: pd.Series) -> str:
     return (
-        f"{row['relation']} {row['accuracy']:.1f} % {row['direction']}, "
-        f"offset {row['baseline']:.1f} %"
+        f"{row['relation']} {row['accuracy']:.1f}\u00a0% ({DIRECTIONS[row['direction']]}; "
+        f"best offset {row['baseline']:.1f}\u00a0%)"
     )
 
 
 def _effects(found: Findings, name_of: Callable[[Found], str]) -> list[Fact]:
     group: Any = {"group": "When disabled", "diverging": True}
+    p = np.array([_column(one.table, "p") for one in found.effects.values()], dtype=float)
+    tests = dict(zip(found.effects, zip(p, benjamini_hochberg(p), strict=True), strict=True))
     costs = [
         _number(
             *(f"disabled_{task}", f"{task_name(task)} without it"),
@@ -269,16 +314,17 @@ def _effects(found: Findings, name_of: Callable[[Found], str]) -> list[Fact]:
             paper=KOVALEVA,
             unit="points",
             **group,
+            detail=dict(zip("pq", tests[task], strict=True)),
             where=WHERE["disabled"],
             source=name_of(one),
             about=f"Change of the task's score on {one.facts['inputs']} inputs when it attends "
-            "evenly.",
+            "evenly; below 0: the model needs the head. q is corrected for all heads and tasks.",
         )
         for task, one in found.effects.items()
     ]
     rise = found.questions
     questions = _number(
-        *("questions_loss", "loss on questions without it"),
+        *("questions_loss", "rise of the loss on questions without it (above 0: needed)"),
         *(rise.table, ("cost", "cost_low", "cost_high")),
         paper=GUAN,
         unit="nats",
@@ -286,7 +332,7 @@ def _effects(found: Findings, name_of: Callable[[Found], str]) -> list[Fact]:
         where=WHERE["questions"],
         source=name_of(rise),
         about=f"Rise of the right answer's cross-entropy on {rise.facts['inputs']} questions "
-        "when it attends evenly.",
+        "when it attends evenly; above 0: the model needs the head.",
     )
     influences = [
         _number(
