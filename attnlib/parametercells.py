@@ -44,12 +44,10 @@ def _spans(text: str) -> dict[str, tuple[int, int]]:
         starts.append(starts[-1] + len(line))
     found = {}
     for node in ast.parse(text).body:
-        if isinstance(node, ast.AnnAssign) and node.value is not None:
-            target, value = node.target, node.value
-        elif isinstance(node, ast.Assign):
-            target, value = node.targets[0], node.value
-        else:
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
             continue
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        value = node.value
         if isinstance(target, ast.Name) and value.end_lineno and value.end_col_offset is not None:
             start = starts[value.lineno - 1] + value.col_offset
             found[target.id] = (start, starts[value.end_lineno - 1] + value.end_col_offset)
