@@ -172,8 +172,8 @@ const examplesOf = (d, sheets) => {
     svg.setAttribute('aria-label', `${state.map ? 'map' : 'lines'} of head ${d.name(head)}. ` +
       strongest);
     title.textContent = `“${known.title}”`;
-    scope.textContent = `One sentence of ${n} tokens; the numbers below are means over the inputs ` +
-      'named above.';
+    scope.textContent = `One sentence of ${n} tokens; the numbers below are means over the ` +
+      'inputs named above.';
     tabs.forEach((tab, i) => tab.setAttribute('aria-pressed', String(i === text)));
     looks.forEach((one, i) => one.setAttribute('aria-pressed', String(Boolean(i) === state.map)));
     box.dataset.drawn = `${d.name(head)} ${text} ${state.map ? 'map' : 'lines'}`;

@@ -113,12 +113,12 @@ const searcher = d => {
     const words = rest.replace(/^[\s-]+/, '').trim().split(/\s+/);
     const from = words.findIndex(word => !wordsOf(word).every(part => ignored.has(part)));
     const telling = wordsOf(rest).some(word => !ignored.has(word) && !soft.has(word));
-    return `The search knows no “${no}”; ` + (telling ? `ask for “${words.slice(from).join(' ')}”, ` +
-      'and the other heads turn pale.' : 'ask for what a head has or does.');
+    return `The search knows no “${no}”; ask for ` + (telling ?
+      `“${words.slice(from).join(' ')}”, and the other heads turn pale.` : 'what a head has or does.');
   };
 
-  // A reason is told once: `dobj 59.7 %` stands also in the brackets of `best at dobj (dobj 59.7 %)`.
-  // What only begins like another is another fact.
+  // A reason is told once: `dobj 59.7 %` is also in the brackets of `best at dobj (dobj 59.7 %)`.
+  // But another that only begins alike is another fact: block, and block (by the authors' code).
   const once = why => why.filter(one => !why.some(other => other.indexOf(one) > 0));
 
   // The heads that answer, or in `said` why there are none; null if nothing is asked.
@@ -130,8 +130,8 @@ const searcher = d => {
     const layers = LAYERS.test(question) && !NAMES.slice(0, 2).some(name => name.test(question)) ?
       question.match(LAYERS).slice(1).filter(Boolean).map(Number) : null;
     if (!layers && named(question)) {
-      const name = named(question), head = d.headNamed(name);
-      return head === null ? none(d.noHead(name)) : {hits: [{head, why: ['the head of this name']}]};
+      const name = named(question), head = d.headNamed(name), why = ['the head of this name'];
+      return head === null ? none(d.noHead(name)) : {hits: [{head, why}]};
     }
     const beyond = layers?.find(layer => layer < 1 || layer > d.layers);
     if (beyond !== undefined)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from atlases import BOOK, N, made_up, tiny_readings
 from axe import axe_source, violations
 from chromium import Page, browser_or_skip
 from families import one_thread
-from test_atlas import shown_number
+from test_atlas import shown_number, with_facts
 
 from attnlib.atlas import Atlas
 from attnlib.atlaspage import AtlasView, fragment
@@ -49,7 +50,7 @@ class Reader:
         page.open(path, **how)
         self.page, self.figure = page, f"document.querySelectorAll('figure.attn-atlas')[{place}]"
         if at:  # as an address that is opened anew
-            page.evaluate(f"location.hash = {at!r}")
+            page.evaluate(f"history.replaceState(null, '', {at!r})")
             page._loaded = False
             page._call("Page.reload")
             page._wait_for_load()
@@ -266,20 +267,31 @@ def test_a_not_is_never_answered_by_its_opposite(page: Page, saved: Path) -> Non
     reader.fine()
 
 
-def test_a_reason_is_told_once(page: Page, saved: Path) -> None:
-    reader, spans = Reader(page, saved), "[...figure.querySelectorAll('.results span')]"
-    reader.find("dobj")
-    lines = reader.ask(f"{spans}.map(one => one.textContent)")
+def test_a_reason_is_told_once(page: Page, saved: Path, atlas: Atlas, tmp_path: Path) -> None:
+    best, notes = atlas.fact("best_relation"), atlas.fact("best_relation_accuracy").note
+    one = with_facts(atlas, replace(best, note=notes))  # the class and its evidence in one fact
+    path = tmp_path / "one.html"
+    path.write_text(f"<!doctype html>{fragment(one)}", "utf-8")
+    page.open(path)
+    page.evaluate("document.querySelector('.attn-atlas input').value = 'dobj'")
+    page.evaluate("document.querySelector('.attn-atlas input').dispatchEvent(new Event('input'))")
+    spans = "[...document.querySelectorAll('.results span')]"
+    lines = page.evaluate(f"{spans}.map(one => one.textContent)")
     evidence = [re.search(r"\((dobj [\d.]+ %)", line) for line in lines]
     assert sum(map(bool, evidence)) > 2
     for line, found in zip(lines, evidence, strict=True):
         assert not found or line.count(found[1]) == 1, line
+
+
+def test_only_an_answer_has_a_best(page: Page, saved: Path) -> None:
+    reader = Reader(page, saved)
     reader.find("vertical in layer 3")
     assert "best first" in reader.status
     reader.find("layer 3")
     assert reader.status == "12 heads, in order"
     reader.find("layers 3 to 5")
     assert reader.status == "36 heads; the first 24:"
+    reader.fine()
 
 
 def test_an_address_opens_its_head(page: Page, saved: Path) -> None:
