@@ -409,6 +409,43 @@ def test_lines_and_maps_are_those_of_the_model(page: Page, saved: Path, atlas: A
     reader.fine()
 
 
+def test_the_number_of_a_portrait_stands_on_its_bar(page: Page, saved: Path, atlas: Atlas) -> None:
+    reader = Reader(page, saved)
+    for head in (3, 51, 77):
+        reader.click(".grid button", head)
+        row = np.array(atlas.portraits[head])
+        said, x, y = reader.ask("""(one => [one.textContent, Number(one.getAttribute('x')),
+            Number(one.getAttribute('y'))])(figure.querySelector('.portrait .peak'))""")
+        assert shown_number(said) == pytest.approx(100 * row.max(), abs=0.06) and "%" in said
+        left, top, width = reader.ask(f"""(one => ['x', 'y', 'width'].map(name => Number(
+            one.getAttribute(name))))(figure.querySelectorAll('.portrait rect')[{row.argmax()}])""")
+        assert y == pytest.approx(top - 4)
+        assert x == pytest.approx(min(280, max(20, left + width / 2)))
+    n = len(atlas.texts[0].tokens)
+    assert f"One sentence of {n} tokens" in reader.ask(
+        "figure.querySelector('.examples .fine').textContent"
+    )
+
+
+def test_an_interval_that_leaves_its_scale_is_marked(page: Page, saved: Path, atlas: Atlas) -> None:
+    reader, seen = Reader(page, saved), set()
+    facts = [one for one in atlas.facts if one.diverging and one.low and one.high]
+    for head in range(0, N, 5):
+        reader.click(".grid button", head)
+        for one in facts:
+            alike = [f for f in facts if (f.group, f.unit) == (one.group, one.unit)]
+            most = max(abs(value) for f in alike for value in f.numbers)
+            low, high = one.low[head], one.high[head]  # type: ignore[index]
+            if low is None or high is None:
+                continue
+            marks = {name for name, out in (("low", low < -most), ("high", high > most)) if out}
+            found = reader.ask(f"""[...figure.querySelectorAll(
+                '[data-key={one.key}] .beyond')].map(mark => mark.classList[1])""")
+            assert set(found) == marks, (head, one.key)
+            seen |= marks
+    assert seen, "no interval of the made-up atlas leaves its scale"
+
+
 def test_a_fact_says_how_it_is_measured(page: Page, saved: Path, atlas: Atlas) -> None:
     reader = Reader(page, saved, at="#5-4")
     link = "figure.querySelector('.fact[data-key=mass_to_next] a.paper').getAttribute('href')"
