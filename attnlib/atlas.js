@@ -13,11 +13,12 @@ const wakeAtlas = figure => {
   }
   const d = JSON.parse(figure.dataset.atlas), n = d.layers * d.heads;
   d.name = head => `${Math.floor(head / d.heads) + 1}-${head % d.heads + 1}`;
-  const headNamed = name => {
+  d.headNamed = name => {
     const [layer, number] = name.split('-').map(Number);
     return layer >= 1 && layer <= d.layers && number >= 1 && number <= d.heads ?
       (layer - 1) * d.heads + number - 1 : null;
   };
+  d.noHead = name => `There is no head ${name}; this model has ${d.name(0)} to ${d.name(n - 1)}.`;
   d.facts.forEach((fact, place) => {
     fact.place = place;
     fact.lines = Object.fromEntries(['text', 'interval', 'note', 'detail'].map(part =>
@@ -39,16 +40,26 @@ const wakeAtlas = figure => {
     (state.by === d.by ? '' : `&by=${encodeURIComponent(keyOf(state.by))}`);
   const fromAddress = () => {
     const asked = location.hash.match(/^#(\d+-\d+)(?:&by=([^&]+))?$/);
-    const head = asked ? headNamed(asked[1]) : null;
-    if (head === null) return location.hash.length < 2 ? {head: d.open, by: d.by} : null;
+    if (!asked) return location.hash.length < 2 ? {head: d.open, by: d.by} : null;
+    const head = d.headNamed(asked[1]);
     let key = asked[2] ?? keyOf(d.by);
     try { key = decodeURIComponent(key); } catch { /* a damaged address names no fact */ }
     const by = key === 'likeness' ? LIKENESS : d.facts.findIndex(fact => fact.key === key);
-    return {head, by: by < 0 ? d.by : by};
+    return {head: head ?? state.head, by: by < 0 ? d.by : by,
+      lost: head === null ? asked[1] : null};
   };
   const remember = push => {
     if (owner && address() !== location.hash)
       history[push ? 'pushState' : 'replaceState'](null, '', address());
+  };
+
+  const follow = asked => {  // to where the address leads, or to where it should have led
+    const {lost, ...to} = asked ?? {};
+    Object.assign(state, to);
+    show();
+    if (!lost) return;
+    status.textContent = d.noHead(lost);
+    remember(false);
   };
 
   // What can be done
@@ -56,6 +67,7 @@ const wakeAtlas = figure => {
   const act = {
     open: (head, reveal = false, push = true) => {
       state.head = head; show(); remember(push);
+      if (!state.hits) status.textContent = '';  // it spoke of an address
       if (reveal && card.getBoundingClientRect().top < 0 || reveal &&
           card.getBoundingClientRect().top > innerHeight * .6) card.scrollIntoView({behavior:
         matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth'});
@@ -181,8 +193,8 @@ const wakeAtlas = figure => {
   // Search
 
   const find = () => {
-    state.hits = search(box.value);
-    const {hits} = state, shown = hits ?? [];
+    const {hits, said, inOrder} = search(box.value), shown = hits ?? [];
+    state.hits = hits;
     results.replaceChildren(...shown.slice(0, MOST_FOUND).map(({head, why}) => {
       const one = el('button', {type: 'button', 'data-head': d.name(head)}, el('b', {},
         d.name(head)), el('span', {}, why.slice(0, 2).join('; ')));
@@ -190,10 +202,11 @@ const wakeAtlas = figure => {
       return el('li', {}, one);
     }));
     results.hidden = !shown.length;
-    status.textContent = hits === null ? '' : !hits.length ? 'No head is known by that. Try a ' +
-      'relation (dobj, subject), a type (vertical), a role (delimiter), or a name (8-10).' :
-      hits.length === 1 ? '1 head' : hits.length <= MOST_FOUND ? `${hits.length} heads, best first` :
-      `${hits.length} heads; the best ${MOST_FOUND}:`;
+    status.textContent = said ? said : hits === null ? '' : !hits.length ? 'No head is known by ' +
+      'that. Try a relation (dobj, subject), a type (vertical), a role (delimiter), or a name ' +
+      '(8-10).' : hits.length === 1 ? '1 head' : hits.length <= MOST_FOUND ?
+      `${hits.length} heads, ${inOrder ? 'in order' : 'best first'}` :
+      `${hits.length} heads; the ${inOrder ? 'first' : 'best'} ${MOST_FOUND}:`;
     paint();
   };
   box.addEventListener('input', find);
@@ -240,11 +253,10 @@ const wakeAtlas = figure => {
     });
     window.addEventListener('popstate', () => {
       const asked = fromAddress();
-      if (asked) { Object.assign(state, asked); show(); }
+      if (asked) follow(asked);
     });
-    Object.assign(state, fromAddress() ?? {});
   }
   find();
-  show();
+  follow(owner ? fromAddress() : null);
 };
 document.querySelectorAll('figure.attn-atlas:not([data-awake])').forEach(wakeAtlas);

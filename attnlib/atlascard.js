@@ -9,6 +9,10 @@ const barOf = (fact, head) => {  // the value on its scale, with its interval
   if (fact.diverging) bar.append(el('i', {class: 'zero'}), el('i', {class: 'fill',
     style: place(Math.min(at, 500), Math.max(at, 500))}));
   if (from !== null && to !== null) bar.append(el('i', {class: 'range', style: place(from, to)}));
+  // Only a scale around 0 is shorter than its intervals; they are cut at its ends.
+  if (fact.diverging && from !== null && to !== null && from < to) bar.append(...[[from === 0,
+    'low'], [to === 1000, 'high']].filter(([cut]) => cut).map(([, end]) =>
+    el('i', {class: `beyond ${end}`})));
   if (!fact.diverging) bar.append(el('i', {class: 'dot', style: `left:${at / 10}%`}));
   return bar;
 };
@@ -49,12 +53,13 @@ const portraitOf = (d, head) => {
   const width = 300, height = 132, top = 16, foot = 30, step = width / n;
   const most = Math.max(...row, ...d.average, 1), y = value =>
     top + (height - top - foot) * (1 - value / most);
-  const peak = row.indexOf(Math.max(...row)), signed = offset => offset > 0 ? `+${offset}` :
+  const peak = row.indexOf(Math.max(...row)), share = `${(row[peak] / 100).toFixed(1)} %`;
+  const signed = offset => offset > 0 ? `+${offset}` :
     String(offset).replace('-', '−');
   const svg = shape('svg', {viewBox: `0 0 ${width} ${height}`, role: 'img', 'font-family': FONT,
     'font-size': 10.5, 'aria-label': `attention by distance, most at ${signed(d.offsets[peak])}: ` +
-    `${(row[peak] / 1e4).toFixed(2)}`});
-  const middle = x => Math.min(width - 12, Math.max(12, x));
+    share});
+  const middle = (x, half = 12) => Math.min(width - half, Math.max(half, x));
   d.offsets.forEach((offset, i) => {
     const x = i * step + step * .14, wide = step * .72;
     svg.append(shape('rect', {x, y: y(row[i]), width: wide, height: Math.max(0, y(0) - y(row[i])),
@@ -65,12 +70,13 @@ const portraitOf = (d, head) => {
       'text-anchor': 'middle', fill: 'currentColor'}, signed(offset)));
   });
   svg.append(shape('path', {d: `M0 ${y(0)}H${width}`, stroke: 'currentColor', 'stroke-opacity': .4}),
-    shape('text', {x: middle((peak + .5) * step), y: y(Math.max(row[peak], d.average[peak])) - 4, 'text-anchor': 'middle',
-      'font-weight': 600, fill: 'currentColor'}, (row[peak] / 1e4).toFixed(2)),
+    shape('text', {class: 'peak', x: middle((peak + .5) * step, 20), y: y(row[peak]) - 4,
+      'text-anchor': 'middle', 'font-weight': 600, fill: 'currentColor'}, share),
     ...[[0, 'start', '← tokens before'], [width, 'end', 'tokens after →']].map(([x, anchor, text]) =>
       shape('text', {x, y: height - 3, 'text-anchor': anchor, fill: 'currentColor'}, text)));
   return el('div', {class: 'portrait'}, el('h3', {}, 'Portrait'), svg, el('p', {class: 'fine'},
-    'Mean attention by distance from the token that attends; a dash is the mean of all heads.'));
+    'Mean attention by distance from the token that attends, of tokens that have such a ' +
+    'neighbour; a dash is the mean of all heads.'));
 };
 
 const neighboursOf = (d, head, act) => {
@@ -105,11 +111,11 @@ const examplesOf = (d, sheets) => {
     () => { state.text = i; }));
   const looks = ['Lines', 'Map'].map((name, i) => button(name, name.toLowerCase(),
     () => { state.map = Boolean(i); }));
-  const title = el('p', {class: 'title'});
+  const title = el('p', {class: 'title'}), scope = el('p', {class: 'fine'});
   const box = el('div', {class: 'examples'}, el('h3', {}, 'On three sentences'), el('div',
     {class: 'tools'}, el('span', {class: 'pair', role: 'group', 'aria-label': 'sentence'}, ...tabs),
     el('span', {class: 'pair', role: 'group', 'aria-label': 'lines or map'}, ...looks)), title, said,
-    stage);
+    stage, scope);
   box.firstChild.textContent = d.texts.length === 1 ? 'On a sentence' : 'On example sentences';
   let turn = 0;
 
@@ -131,20 +137,21 @@ const examplesOf = (d, sheets) => {
     const width = Math.max(240, Math.floor(stage.clientWidth));
     (state.map ? picture : lines)(panel, map, tokens, Math.min(width, state.map ? 620 : 560));
     const order = [...map.keys()].sort((a, b) => map[b] - map[a]).slice(0, 2);
-    const strongest = 'Strongest: ' + order.map(i => `${tokens[Math.floor(i / n)]} → ` +
-      `${tokens[i % n]} ${map[i].toFixed(2)}`).join(', ') + '.';
+    const quoted = i => `“${tokens[i]}”`;  // a comma is a token, too
+    const strongest = 'Strongest: ' + order.map(i => `${quoted(Math.floor(i / n))} → ` +
+      `${quoted(i % n)} ${map[i].toFixed(2)}`).join('; ') + '.';
     let point = null;
     const mark = next => {
       point = next; panel.mark(point);
       said.textContent = point === null ? strongest : point.k !== undefined ?
-        `${tokens[point.i]} → ${tokens[point.k]} ${map[point.i * n + point.k].toFixed(3)}` :
+        `${quoted(point.i)} → ${quoted(point.k)} ${map[point.i * n + point.k].toFixed(3)}` :
         told(point);
     };
     const told = ({s, i}) => {
       const weight = o => s ? map[o * n + i] : map[i * n + o];
       const others = tokens.map((_, o) => o).sort((a, b) => weight(b) - weight(a)).slice(0, 3);
-      return `${tokens[i]} ${s ? 'is attended to by' : 'attends to'} ` +
-        others.map(o => `${tokens[o]} ${weight(o).toFixed(2)}`).join(', ');
+      return `${quoted(i)} ${s ? 'is attended to by' : 'attends to'} ` +
+        others.map(o => `${quoted(o)} ${weight(o).toFixed(2)}`).join('; ');
     };
     const follow = event => {
       const frame = svg.getBoundingClientRect(), zoom = svg.viewBox.baseVal.width / frame.width;
@@ -165,6 +172,8 @@ const examplesOf = (d, sheets) => {
     svg.setAttribute('aria-label', `${state.map ? 'map' : 'lines'} of head ${d.name(head)}. ` +
       strongest);
     title.textContent = `“${known.title}”`;
+    scope.textContent = `One sentence of ${n} tokens; the numbers below are means over the ` +
+      'inputs named above.';
     tabs.forEach((tab, i) => tab.setAttribute('aria-pressed', String(i === text)));
     looks.forEach((one, i) => one.setAttribute('aria-pressed', String(Boolean(i) === state.map)));
     box.dataset.drawn = `${d.name(head)} ${text} ${state.map ? 'map' : 'lines'}`;
@@ -178,7 +187,7 @@ const examplesOf = (d, sheets) => {
 
 const factGroups = (d, head, act) => {
   const groups = [...new Set(d.facts.map(fact => fact.group))];
-  return [el('p', {class: 'fine'}, 'The dark line is the 95% interval, the grey band holds the middle ' +
+  return [el('p', {class: 'fine'}, 'The thin line is the 95% interval, the grey band holds the middle ' +
     'half of all heads. Open a line to see how it is measured.'), ...groups.map(group => {
     const facts = d.facts.filter(fact => fact.group === group);
     return el('section', {class: 'group'}, el('h3', {}, group), el('ul', {class:

@@ -7,6 +7,20 @@ const searcher = d => {
   const known = d.topics.map(topic => ({words: [...new Set(wordsOf(topic.words))],
     also: [...new Set(wordsOf(topic.also))], why: topic.why ? topic.why.split('\n') : null}));
 
+  // `not needed` and `without a role` are names of topics: there, two words are asked for as one.
+  const articles = new Set(['a', 'an', 'the', 'any']);
+  const bare = text => wordsOf(text).filter(word => !articles.has(word));
+  const phrases = d.topics.map(topic => `${topic.words},${topic.also}`.split(',').map(phrase =>
+    ` ${bare(phrase).join(' ')} `));
+  const says = (pair, t) => phrases[t].some(phrase => phrase.includes(` ${pair} `));
+  const joined = (word, next) => /^(not?|without)$/.test(word) && next && !ignored.has(next) &&
+    phrases.some((_, t) => says(`${word} ${next}`, t));
+  const unitsOf = text => {
+    const words = bare(text);
+    return words.flatMap((word, i) => joined(word, words[i + 1]) ? [`${word} ${words[i + 1]}`] :
+      joined(words[i - 1] ?? '', word) || ignored.has(word) ? [] : [word]);
+  };
+
   const oneEditApart = (a, b) => {  // one letter more, less, or another, or two swapped
     if (Math.abs(a.length - b.length) > 1 || a[0] !== b[0]) return false;
     let i = 0;
@@ -19,7 +33,8 @@ const searcher = d => {
     asked.length > 2 && word.startsWith(asked) ? .8 :
     word.length > 4 && asked.startsWith(word) ? .7 :
     asked.length > 4 && oneEditApart(asked, word) ? .5 : 0;
-  const found = (asked, t) => Math.max(0, ...known[t].words.map(word => likeness(asked, word)),
+  const found = (asked, t) => asked.includes(' ') ? Number(says(asked, t)) :
+    Math.max(0, ...known[t].words.map(word => likeness(asked, word)),
     ...known[t].also.map(word => .7 * likeness(asked, word)));
 
   // A question of several words: topics that know them all, and if there are none, heads that
@@ -69,25 +84,64 @@ const searcher = d => {
     return heads;
   };
 
-  return question => {
-    let text = question.trim(), layers = null;
-    if (!text) return null;
-    text = text.replace(/\blayers?\s*(\d+)(?:\s*(?:-|–|to)\s*(\d+))?/i, (_, from, to) => {
-      layers = [Number(from), Number(to ?? from)];
-      return ' ';
-    });
-    const within = head => !layers || (Math.floor(head / d.heads) + 1 >= layers[0] &&
-      Math.floor(head / d.heads) + 1 <= layers[1]);
-    const named = text.match(/(?:^|\s)(\d+)\s*[-–./]\s*(\d+)(?=\s|$)/);
-    if (named && !layers) {
-      const [layer, number] = [Number(named[1]), Number(named[2])];
-      return layer >= 1 && layer <= d.layers && number >= 1 && number <= d.heads ?
-        [{head: (layer - 1) * d.heads + number - 1, why: ['the head of this name']}] : [];
+  // What a question names by number: a head (8-10, 8 10, L8H10, layer 8 head 10), or some layers.
+  const NAMES = [/\bl(?:ayer)?\s*(\d+)\s*[-–,.;]?\s*h(?:ead)?\s*(\d+)\b/i,
+    /\bh(?:ead)?\s*(?<head>\d+)\s*(?:,|of|in)?\s*l(?:ayer)?\s*(?<layer>\d+)\b/i,
+    /^\s*(?:heads?\s+)?(\d+)[\s,]+(\d+)\s*$/i, /(?:^|\s)(\d+)\s*[-–./:]\s*(\d+)(?=\s|$)/];
+  const LAYERS = /\blayers?\s*(\d+)(?:\s*(?:-|–|to)\s*(\d+))?/i;
+  const named = text => {
+    const match = NAMES.map(name => text.match(name)).find(Boolean);
+    return match ? `${match.groups?.layer ?? match[1]}-${match.groups?.head ?? match[2]}` : null;
+  };
+
+  // The search knows no `not`: `not vertical` would list what is vertical.
+  const NOT = /(?<!\p{L})(?:not?|non|without|never|except|cannot|\p{L}+n[’']t)(?!\p{L})/iu;
+  const ITSELF = /^\s*(?:the\s+|this\s+|a\s+)?(?:it|them|head)(?![\p{L}\p{N}-])(?!\s+\d)/iu;
+  const refused = text => {  // the first `not` that no topic knows, and what it stands before
+    for (let rest = text, match; (match = rest.match(NOT)); ) {
+      const [no] = match, before = bare(rest.slice(0, match.index)).at(-1);
+      rest = rest.slice(match.index + no.length);
+      const [after] = bare(rest), word = no.toLowerCase();
+      const ends = phrases.flat().some(phrase => phrase.endsWith(` ${before} ${word} `));
+      // `better without` says all, and `without it` speaks of a head that was disabled.
+      if (after && !joined(word, after) && !ends && !(word === 'without' && ITSELF.test(rest)))
+        return {no, rest};
     }
-    const asked = wordsOf(text).filter(word => !ignored.has(word));
-    if (!asked.length) return layers ? d.summaries.map((_, head) => head).filter(within).map(head =>
-      ({head, why: [d.summaries[head].split('. ')[0]]})) : [];
-    return [...scored(asked)].filter(([head]) => within(head)).sort((a, b) =>
-      b[1].score - a[1].score || a[0] - b[0]).map(([head, {why}]) => ({head, why}));
+    return null;
+  };
+  const refusal = ({no, rest}) => {
+    const words = rest.replace(/^[\s-]+/, '').trim().split(/\s+/);
+    const from = words.findIndex(word => !wordsOf(word).every(part => ignored.has(part)));
+    const telling = wordsOf(rest).some(word => !ignored.has(word) && !soft.has(word));
+    return `The search knows no “${no}”; ask for ` + (telling ?
+      `“${words.slice(from).join(' ')}”, and the other heads turn pale.` : 'what a head has or does.');
+  };
+
+  // A reason is told once: `dobj 59.7 %` is also in the brackets of `best at dobj (dobj 59.7 %)`.
+  // But another that only begins alike is another fact: block, and block (by the authors' code).
+  const once = why => why.filter(one => !why.some(other => other.indexOf(one) > 0));
+
+  // The heads that answer, or in `said` why there are none; null if nothing is asked.
+  return question => {
+    const none = said => ({hits: [], said});
+    if (!question.trim()) return {hits: null};
+    const not = refused(question);
+    if (not) return none(refusal(not));
+    const layers = LAYERS.test(question) && !NAMES.slice(0, 2).some(name => name.test(question)) ?
+      question.match(LAYERS).slice(1).filter(Boolean).map(Number) : null;
+    if (!layers && named(question)) {
+      const name = named(question), head = d.headNamed(name), why = ['the head of this name'];
+      return head === null ? none(d.noHead(name)) : {hits: [{head, why}]};
+    }
+    const beyond = layers?.find(layer => layer < 1 || layer > d.layers);
+    if (beyond !== undefined)
+      return none(`There is no layer ${beyond}; this model has 1 to ${d.layers}.`);
+    const within = head => !layers || (Math.floor(head / d.heads) + 1 >= Math.min(...layers) &&
+      Math.floor(head / d.heads) + 1 <= Math.max(...layers));
+    const asked = unitsOf(layers ? question.replace(LAYERS, ' ') : question);
+    if (!asked.length) return layers ? {inOrder: true, hits: d.summaries.map((_, head) =>
+      head).filter(within).map(head => ({head, why: [d.summaries[head].split('. ')[0]]}))} : none();
+    return {hits: [...scored(asked)].filter(([head]) => within(head)).sort((a, b) =>
+      b[1].score - a[1].score || a[0] - b[0]).map(([head, {why}]) => ({head, why: once(why)}))};
   };
 };

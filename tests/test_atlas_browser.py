@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from atlases import BOOK, N, made_up, tiny_readings
 from axe import axe_source, violations
 from chromium import Page, browser_or_skip
 from families import one_thread
-from test_atlas import shown_number
+from test_atlas import shown_number, with_facts
 
 from attnlib.atlas import Atlas
 from attnlib.atlaspage import AtlasView, fragment
@@ -48,7 +50,7 @@ class Reader:
         page.open(path, **how)
         self.page, self.figure = page, f"document.querySelectorAll('figure.attn-atlas')[{place}]"
         if at:  # as an address that is opened anew
-            page.evaluate(f"location.hash = {at!r}")
+            page.evaluate(f"history.replaceState(null, '', {at!r})")
             page._loaded = False
             page._call("Page.reload")
             page._wait_for_load()
@@ -95,6 +97,10 @@ class Reader:
         self.ask("figure.querySelector('input').select()")
         self.page._call("Input.insertText", text=words)
         return self.ask("[...figure.querySelectorAll('.results button')].map(b => b.dataset.head)")
+
+    @property
+    def status(self) -> str:
+        return self.ask("figure.querySelector('[role=status]').textContent")
 
     def go(self, way: str) -> None:
         """Through the history of the browser."""
@@ -217,10 +223,74 @@ def test_questions_in_plain_words(page: Page, saved: Path, atlas: Atlas) -> None
     assert set(reader.find("harmless vertical")) <= set(safe) & both
     assert reader.find("entopy") == reader.find("entropy"), "a slip of the finger"
     assert reader.find("focused")[0] != reader.find("broad")[0]
-    for nothing in ("xyzzy", "99-1", "13-13"):
-        assert reader.find(nothing) == []
-        assert "No head" in reader.ask("figure.querySelector('[role=status]').textContent")
+    assert reader.find("xyzzy") == [] and "No head is known by that" in reader.status
+    assert reader.ask("figure.querySelectorAll('.grid button.dim').length") == 0
+    reader.fine()
+
+
+def test_a_head_has_many_spellings(page: Page, saved: Path) -> None:
+    reader = Reader(page, saved)
+    for spelling in ("8 10", "L8H10", "l8 h10", "head 8-10", "head 8 10", "layer 8 head 10",
+                     "layer 8, head 10", "head 10 of layer 8"):  # fmt: skip
+        assert reader.find(spelling) == ["8-10"], spelling
+    assert reader.find("layers 8-10")[0] == "8-1", "layers are no head"
+    for strange, name in (("99-1", "99-1"), ("13-13", "13-13"), ("0 4", "0-4"), ("L1H13", "1-13")):
+        assert reader.find(strange) == []
+        assert reader.status == f"There is no head {name}; this model has 1-1 to 12-12."
         assert reader.ask("figure.querySelectorAll('.grid button.dim').length") == 0
+    for strange in ("layer 13", "vertical in layer 13"):
+        assert reader.find(strange) == []
+        assert reader.status == "There is no layer 13; this model has 1 to 12."
+    reader.fine()
+
+
+def test_a_not_is_never_answered_by_its_opposite(page: Page, saved: Path) -> None:
+    reader = Reader(page, saved)
+    for question, word, rest in (
+        ("not vertical", "not", "vertical"),
+        ("heads that do not look at the next token", "not", "look at the next token"),
+        ("no delimiter", "no", "delimiter"),
+        ("heads without a syntactic role", "without", "syntactic role"),
+        ("heads that don't look at [SEP]", "don't", "look at [SEP]"),
+        ("vertical, not in layer 3", "not", "layer 3"),
+    ):
+        assert reader.find(question) == [], question
+        said = f"The search knows no “{word}”; ask for “{rest}”, and the other heads turn pale."
+        assert reader.status == said
+    roles = reader.find("unskilled")
+    for question in ("no role", "heads without a role", "without any role"):
+        assert roles and reader.find(question) == roles, question
+    assert reader.find("not needed") == reader.find("harmless")
+    assert set(reader.find("not needed vertical")) <= set(reader.find("harmless"))
+    assert reader.find("RTE gains without it") == reader.find("RTE gains when disabled")
+    assert reader.find("RTE gains without the head") == reader.find("RTE gains when disabled")
+    reader.fine()
+
+
+def test_a_reason_is_told_once(page: Page, saved: Path, atlas: Atlas, tmp_path: Path) -> None:
+    best, notes = atlas.fact("best_relation"), atlas.fact("best_relation_accuracy").note
+    one = with_facts(atlas, replace(best, note=notes))  # the class and its evidence in one fact
+    path = tmp_path / "one.html"
+    path.write_text(f"<!doctype html>{fragment(one)}", "utf-8")
+    page.open(path)
+    page.evaluate("document.querySelector('.attn-atlas input').value = 'dobj'")
+    page.evaluate("document.querySelector('.attn-atlas input').dispatchEvent(new Event('input'))")
+    spans = "[...document.querySelectorAll('.results span')]"
+    lines = page.evaluate(f"{spans}.map(one => one.textContent)")
+    evidence = [re.search(r"\((dobj [\d.]+ %)", line) for line in lines]
+    assert sum(map(bool, evidence)) > 2
+    for line, found in zip(lines, evidence, strict=True):
+        assert not found or line.count(found[1]) == 1, line
+
+
+def test_only_an_answer_has_a_best(page: Page, saved: Path) -> None:
+    reader = Reader(page, saved)
+    reader.find("vertical in layer 3")
+    assert "best first" in reader.status
+    reader.find("layer 3")
+    assert reader.status == "12 heads, in order"
+    reader.find("layers 3 to 5")
+    assert reader.status == "36 heads; the first 24:"
     reader.fine()
 
 
@@ -234,10 +304,24 @@ def test_an_address_opens_its_head(page: Page, saved: Path) -> None:
     label = "figure.querySelector('.grid [aria-pressed=true]').ariaLabel"
     assert reader.ask(label).startswith("head 2-7: entropy ")
     first = Reader(page, saved).open
-    for strange in ("#99-1", "#some-section", "#1-1&by=nothing", "#1-1&by=%E0%A4%A"):
+    for strange in ("#some-section", "#1-1&by=nothing", "#1-1&by=%E0%A4%A"):
         reader = Reader(page, saved, at=strange)
         assert reader.open == ("1-1" if strange.startswith("#1-1") else first)
-        assert reader.address == strange
+        assert reader.address == strange and reader.status == ""
+    reader.fine()
+
+
+def test_an_address_of_no_head_is_told_and_repaired(page: Page, saved: Path) -> None:
+    first = Reader(page, saved).open
+    reader = Reader(page, saved, at="#99-1")
+    assert reader.status == "There is no head 99-1; this model has 1-1 to 12-12."
+    assert (reader.open, reader.address) == (first, f"#{first}")
+    reader.click(".grid button", 7)
+    assert (reader.open, reader.address, reader.status) == ("1-8", "#1-8", "")
+    page.evaluate("location.hash = '#3-13&by=entropy'")  # as a reader changes it by hand
+    page.evaluate("new Promise(done => setTimeout(done, 150))")
+    assert reader.status == "There is no head 3-13; this model has 1-1 to 12-12."
+    assert (reader.open, reader.address) == ("1-8", "#1-8&by=entropy")
     reader.fine()
 
 
@@ -317,12 +401,49 @@ def test_lines_and_maps_are_those_of_the_model(page: Page, saved: Path, atlas: A
             svg.dispatchEvent(new PointerEvent('pointermove', {{bubbles: true,
                 clientX: box.left + {x}, clientY: box.top + {y}}}));
             return figure.querySelector('.said').textContent; }})()""")
-        assert said.startswith(f"{text.tokens[query]} → {text.tokens[key]} ")
+        assert said.startswith(f"“{text.tokens[query]}” → “{text.tokens[key]}” ")
         error = largest_error(text.levels) + 6e-4
         assert float(said.split()[-1]) == pytest.approx(maps[query, key], abs=error)
     reader.click(".grid button", 30)
     assert reader.ask("figure.querySelector('.examples').dataset.drawn") == "3-7 1 map"
     reader.fine()
+
+
+def test_the_number_of_a_portrait_stands_on_its_bar(page: Page, saved: Path, atlas: Atlas) -> None:
+    reader = Reader(page, saved)
+    for head in (3, 51, 77):
+        reader.click(".grid button", head)
+        row = np.array(atlas.portraits[head])
+        said, x, y = reader.ask("""(one => [one.textContent, Number(one.getAttribute('x')),
+            Number(one.getAttribute('y'))])(figure.querySelector('.portrait .peak'))""")
+        assert shown_number(said) == pytest.approx(100 * row.max(), abs=0.06) and "%" in said
+        left, top, width = reader.ask(f"""(one => ['x', 'y', 'width'].map(name => Number(
+            one.getAttribute(name))))(figure.querySelectorAll('.portrait rect')[{row.argmax()}])""")
+        assert y == pytest.approx(top - 4)
+        assert x == pytest.approx(min(280, max(20, left + width / 2)))
+    n = len(atlas.texts[0].tokens)
+    assert f"One sentence of {n} tokens" in reader.ask(
+        "figure.querySelector('.examples .fine').textContent"
+    )
+
+
+def test_an_interval_that_leaves_its_scale_is_marked(page: Page, saved: Path, atlas: Atlas) -> None:
+    reader, seen = Reader(page, saved), set()
+    facts = [one for one in atlas.facts if one.diverging and one.low and one.high]
+    for head in range(0, N, 5):
+        reader.click(".grid button", head)
+        for one in facts:
+            alike = [f for f in facts if (f.group, f.unit) == (one.group, one.unit)]
+            most = max(abs(value) for f in alike for value in f.numbers)
+            low, high = one.low[head], one.high[head]  # type: ignore[index]
+            if low is None or high is None:
+                continue
+            marks = {name for name, out in (("low", low < -most), ("high", high > most)) if out}
+            found = reader.ask(f"""[...figure.querySelectorAll(
+                '[data-key={one.key}] .beyond')].map(mark => mark.classList[1])""")
+            assert set(found) == marks, (head, one.key)
+            seen |= marks
+    assert seen, "no interval of the made-up atlas leaves its scale"
 
 
 def test_a_fact_says_how_it_is_measured(page: Page, saved: Path, atlas: Atlas) -> None:
@@ -345,6 +466,27 @@ def test_links_are_left_out_without_a_book(page: Page, atlas: Atlas, tmp_path: P
     reader = Reader(page, AtlasView(atlas).save(tmp_path / "alone.html"))
     assert reader.ask("figure.querySelectorAll('a.paper').length") == 0
     assert "Clark 2019" in reader.ask("figure.querySelector('.paper').textContent")
+
+
+@pytest.mark.parametrize("width", [390, 600, 900, 1000, 1100, 1200, 1280, 1440])
+def test_facts_keep_their_names(page: Page, saved: Path, atlas: Atlas, width: int) -> None:
+    """Also beside the grid, where the card is much narrower than the window, as in the book."""
+    beside = saved.with_name("beside.html")
+    beside.write_text(
+        f"<!doctype html><meta name=viewport content='width=device-width'>"
+        f"<article style='max-width: 60rem; margin: auto'>{fragment(atlas)}</article>",
+        "utf-8",
+    )
+    names = """[...figure.querySelectorAll('.facts:not(.flags) .name')].map(one =>
+        one.getBoundingClientRect().width)"""
+    for path in (saved, beside):
+        reader = Reader(page, path, at="#8-10", width=width, height=900)
+        assert min(reader.ask(names)) >= 120
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+        assert reader.ask("figure.scrollWidth - figure.clientWidth") <= 0
+        card = "figure.querySelector('.card')"
+        assert reader.ask(f"{card}.scrollWidth - {card}.clientWidth") <= 0
+    reader.fine()
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
