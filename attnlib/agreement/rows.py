@@ -243,7 +243,7 @@ def agreement_quotes(
     for target in TARGETS:
         row = _best_design(table[table["target"] == target])
         best[f"best_{target}"] = f"{SHORT[row['design']]} ({row['form']})"
-        best[f"r2_{target}"] = float(row["r2"])
+        best[f"r2_{target}"] = _number(row["r2"])
     pande = labels[labels["vocabulary"] == "pande"]["label"].to_numpy()
     block = np.array(["block" in label.split("+") for label in pande])
     return {
