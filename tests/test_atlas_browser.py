@@ -455,7 +455,9 @@ def test_a_fact_says_how_it_is_measured(page: Page, saved: Path, atlas: Atlas) -
     reader.click(".fact[data-key=mass_to_next] .name")
     said = reader.ask(f"{more}.textContent")
     fact = atlas.fact("mass_to_next")
-    assert fact.about in said and "1,000 inputs." in said and f"Place {fact.ranks[51]} of 144" in said
+    assert (
+        fact.about in said and "1,000 inputs." in said and f"Place {fact.ranks[51]} of 144" in said
+    )
     reader.click(".fact[data-key=role_local] .name")
     assert "Bias" in reader.ask("figure.querySelector('[data-key=role_local] .more').textContent")
     reader.click(".fact[data-key=role_local] .tint")
