@@ -36,7 +36,7 @@ check: $(READY)  ## lint, formatting, types and the order of the modules
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/python -m pytest -q tests/test_layers.py tests/test_packaging.py
+	@$(BIN)/python -m pytest -q tests/attnlib/test_packaging.py
 
 format: $(READY)  ## rewrite the code in the project's format
 	@$(BIN)/ruff check --fix --quiet . || true

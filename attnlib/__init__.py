@@ -8,16 +8,16 @@ __version__ = "0.1.0"
 __all__ = ["load_corpus", "load_encoder", "measure", "view"]
 
 if TYPE_CHECKING:
-    from attnlib.corpora import load_corpus
+    from attnlib.data.corpora import load_corpus
+    from attnlib.measure.stream import measure
     from attnlib.models import load_encoder
-    from attnlib.stream import measure
-    from attnlib.viewer import view
+    from attnlib.plots.viewer import view
 
 _HOME = {
-    "measure": "stream",
+    "measure": "measure.stream",
     "load_encoder": "models",
-    "load_corpus": "corpora",
-    "view": "viewer",
+    "load_corpus": "data.corpora",
+    "view": "plots.viewer",
 }
 
 

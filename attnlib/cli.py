@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import entry_points
 
 import typer
 
-from attnlib.commands import books, heads, shelves
+from attnlib.commands import heads, shelves
 from attnlib.errors import AttnlibError
 
 app = typer.Typer(
@@ -17,8 +18,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for part in (shelves, heads, books):
-    app.registered_commands += part.app.registered_commands
+for part in (shelves.app, heads.app, *(e.load() for e in entry_points(group="attnlib.commands"))):
+    app.registered_commands += part.registered_commands
 
 INTERRUPTED = 130
 

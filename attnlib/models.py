@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from attnlib import assets, sources
+from attnlib.data import assets, sources
 from attnlib.errors import AssetError, BadValue, UnknownModel, Unobservable, did_you_mean
 
 MODELS_HERE = ("e5-small", "minilm-l6")

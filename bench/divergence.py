@@ -7,13 +7,13 @@ import time
 import numpy as np
 import torch
 
-from attnlib.attention import Attention
-from attnlib.divergence import AUTHORS_SMOOTHING, head_divergence
-from attnlib.encode import Batch
-from attnlib.extract import Tap, run_tapped, tapped
-from attnlib.metric import METRICS
+from attnlib.attention.attention import Attention
+from attnlib.attention.encode import Batch
+from attnlib.attention.extract import Tap, run_tapped, tapped
+from attnlib.measure.stream import Watch
+from attnlib.metrics.divergence import AUTHORS_SMOOTHING, head_divergence
+from attnlib.metrics.metric import METRICS
 from attnlib.models import Encoder
-from attnlib.stream import Watch
 
 
 def clark_float32(maps: np.ndarray) -> np.ndarray:

@@ -14,18 +14,18 @@ from pathlib import Path
 import torch
 from transformers import BertConfig
 
-from attnlib.corpora import Corpus
-from attnlib.disabling import disabled, every_head_and_layer
-from attnlib.encode import Batch, Encoded, batches, dependency_id, model_inputs, tokenized
-from attnlib.examples import Segment, TaskExample
-from attnlib.extract import tapped
-from attnlib.finetune import FineTuned, TaskHead
-from attnlib.interventions import Intervention, replays, run_changed, single_heads
-from attnlib.metric import METRICS, Metric
+from attnlib.attention.encode import Batch, Encoded, batches, dependency_id, model_inputs, tokenized
+from attnlib.attention.extract import tapped
+from attnlib.attention.interventions import Intervention, replays, run_changed, single_heads
+from attnlib.data.corpora import Corpus
+from attnlib.data.examples import Segment, TaskExample
+from attnlib.data.tasks import TASKS
+from attnlib.measure.stream import Watch, stream
+from attnlib.metrics.metric import METRICS, Metric
 from attnlib.models import Encoder, load_encoder, random_encoder
-from attnlib.stream import Watch, stream
-from attnlib.tasks import TASKS
 from bench.divergence import js_over_clark
+from experiments.shared.disabling import disabled, every_head_and_layer
+from experiments.shared.finetune import FineTuned, TaskHead
 
 LENGTH = 128
 BATCH = 8
@@ -142,8 +142,8 @@ def ablation_sweep_over_naive(encoder: Encoder, n_inputs: int, rounds: int) -> f
 def disabling_over_naive(encoder: Encoder, n_inputs: int, rounds: int) -> float:
     """Every head and every whole layer of a task's model disabled, over whole tapped passes.
 
-    The sweep is that of `attnlib.disabling`, with pairs of texts of usual lengths; at most 0.60 is
-    wanted. It takes many minutes, so the two sides take turns batch by batch.
+    The sweep is that of `experiments.shared.disabling`, with pairs of texts of usual lengths; at
+    most 0.60 is wanted. It takes many minutes, so the two sides take turns batch by batch.
     """
     model = FineTuned(
         encoder, TaskHead(encoder, 2).eval(), TASKS["rte"], {"recipe": {"max_length": LENGTH}}

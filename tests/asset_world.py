@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from attnlib import assetcache, shelf, sources
+from attnlib.data import assetcache, shelf, sources
 
 ROOT = Path(__file__).parents[1]
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

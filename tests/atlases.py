@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from families import SENTENCES, save_model, word_piece_tokenizer
 
-from attnlib.atlas import Atlas, Fact
 from attnlib.models import load_encoder
-from attnlib.viewdata import Reading, as_example, head_metrics, read
+from attnlib.plots.viewdata import Reading, as_example, head_metrics, read
+from experiments.atlas.atlas import Atlas, Fact
+from tests.families import SENTENCES, save_model, word_piece_tokenizer
 
 LAYERS = HEADS = 12
 N = LAYERS * HEADS

@@ -8,9 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from chromium import Page
-
-from attnlib.vendor import Script, unpacked
+from bookkit.pages.vendor import Script, unpacked
+from tests.chromium import Page
 
 AXE = Script(
     package="axe-core@4.10.3",

@@ -11,11 +11,8 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import pytest
 from jaxtyping import install_import_hook
 
-SHAPED = (
-    *("attention", "encode", "relations", "mass", "entropy", "sieves", "divergence", "stats"),
-    *("hypotheses", "reach"),
-)
-_hook = install_import_hook([f"attnlib.{name}" for name in SHAPED], "beartype.beartype")
+SHAPED = ("attnlib.attention", "attnlib.metrics", "attnlib.measure")
+_hook = install_import_hook(SHAPED, "beartype.beartype")
 
 
 @pytest.fixture(scope="session")

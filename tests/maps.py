@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from oracles import Maps, Text
 from torch import Tensor
 
-from attnlib.attention import Attention
-from attnlib.encode import Batch, dependency_id
+from attnlib.attention.attention import Attention
+from attnlib.attention.encode import Batch, dependency_id
+from tests.oracles import Maps, Text
 
 MaskedScore = Literal["inf", "min"]
 """What stands in the logits of padding keys: minus infinity, or the lowest finite number."""

@@ -10,8 +10,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from attnlib.answerseals import seal
-from attnlib.exercises import FILE, plain
+from bookkit.teach.answerseals import seal
+from bookkit.teach.exercises import FILE, plain
 
 SOURCE = Path(__file__).with_name("exercises_with_answers.toml")
 HEAD = """\

@@ -10,11 +10,13 @@ from typing import Any
 
 import nbformat
 import yaml
-from families import SENTENCES, save_family
 
-from attnlib import building, drawing, site, vendor
-from attnlib.editions import Edition
-from attnlib.ledgerpage import ledger_page
+from attnlib.plots import drawing
+from bookkit import building
+from bookkit.editions import Edition
+from bookkit.pages import site, vendor
+from bookkit.pages.ledgerpage import ledger_page
+from tests.families import SENTENCES, save_family
 
 ROOT = Path(__file__).parents[1]
 PAGE = """# A tiny book
@@ -49,7 +51,7 @@ def figure_html() -> str:
     """One real figure, as a notebook shows it."""
     import pandas as pd
 
-    from attnlib import figures
+    from attnlib.plots import figures
 
     rows = [
         ("entropy", layer, head, layer / head, 0.0, 1.0, 3) for layer in (1, 2) for head in (1, 2)
@@ -63,7 +65,7 @@ def figure_html() -> str:
 def viewer_html(folder: Path) -> str:
     """The heads of a tiny model on two texts, as a notebook shows them."""
     from attnlib.models import load_encoder
-    from attnlib.viewer import view
+    from attnlib.plots.viewer import view
 
     encoder = load_encoder(save_family("bert", folder / "model"), device="cpu")
     return view(encoder, list(SENTENCES[:2]))._repr_html_()

@@ -35,9 +35,9 @@ def measure(
     json: Json = False,
 ) -> None:
     """Measure metrics of every head of a model on a corpus, with 95 % intervals."""
-    from attnlib import report
-    from attnlib.engine import measure_on
-    from attnlib.stream import chosen_metrics
+    from attnlib.measure import report
+    from attnlib.measure.engine import measure_on
+    from attnlib.measure.stream import chosen_metrics
 
     chosen_metrics(metric)  # a misspelt metric is said before a model is loaded
     if out is not None:
@@ -97,10 +97,10 @@ def heads(
     json: Json = False,
 ) -> None:
     """Find the best head for every dependency relation, beside the best fixed offset."""
-    from attnlib import bestheads, prediction
     from attnlib.errors import check_choice
+    from attnlib.measure import bestheads, prediction
+    from attnlib.measure.report import dump
     from attnlib.models import load_encoder
-    from attnlib.report import dump
 
     check_choice("variant", variant, bestheads.VARIANTS)
     prediction.check_at_least_one("min-count", min_count)
@@ -175,11 +175,11 @@ def roles(
     json: Json = False,
 ) -> None:
     """Test which functional roles every head has: local, block, delimiter, syntactic."""
-    from attnlib import roles as found_roles
-    from attnlib import sieves
-    from attnlib.corpora import load_corpus
+    from attnlib.data.corpora import load_corpus
+    from attnlib.measure import roles as found_roles
+    from attnlib.measure.report import dump, show_roles
+    from attnlib.metrics import sieves
     from attnlib.models import load_encoder
-    from attnlib.report import dump, show_roles
 
     found_roles.check_test(threshold, test, control, on_long)
     chosen = sieves.chosen_sieves(role, window=window, direction=direction)
@@ -208,82 +208,6 @@ def roles(
 
 
 @app.command()
-def ablate(
-    model: Annotated[str, typer.Argument(help="A model's name, its folder, or a hub id.")],
-    task: Annotated[
-        str, typer.Argument(help="Questions to answer (squad:dev), or a task (rte, mrpc:test).")
-    ],
-    heads: Annotated[
-        list[str] | None, typer.Option(help="Heads such as 5-4,8-10, 5-* or *-4; repeat.")
-    ] = None,
-    layer: Annotated[list[int] | None, typer.Option(help="A whole layer; repeat.")] = None,
-    kind: Annotated[
-        list[str] | None, typer.Option("--type", help="Heads of a type, such as diagonal; repeat.")
-    ] = None,
-    each: Annotated[bool, typer.Option(help="Every head alone, instead of these.")] = False,
-    mode: Annotated[
-        str,
-        typer.Option(
-            "--mode",
-            "--action",
-            help="zero; uniform; intra or inter: no attention within, or between, sentences.",
-        ),
-    ] = "zero",
-    train: Annotated[
-        str | None,
-        typer.Option(help="What to learn from; a task's own training inputs if none is named."),
-    ] = None,
-    train_limit: Annotated[int | None, typer.Option(help="At most so many of them.")] = None,
-    epochs: Annotated[int, typer.Option(help="Of training.")] = 1,
-    learning_rate: Annotated[float, typer.Option(help="Of training, at its highest.")] = 2e-4,
-    draws: Annotated[int, typer.Option(help="Random sets of heads of the same layers.")] = 10,
-    unit: Annotated[str, typer.Option(help="Of intra, inter: sentence, segment.")] = "sentence",
-    specials: Annotated[
-        str, typer.Option(help="[CLS], [SEP]: of their sentence, or kept.")
-    ] = "sentence",
-    renormalise: Annotated[bool, typer.Option(help="Rows sum to 1 again after a cut.")] = False,
-    length: Annotated[str, typer.Option(help="L of uniform: real, padded, or a number.")] = "real",
-    limit: Annotated[int | None, typer.Option(help="At most this many inputs.")] = 100,
-    max_length: Annotated[
-        int | None,
-        typer.Option(help="Pieces of an input; 128, of questions 256 or the model's own."),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of limits, training and random sets.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    json: Json = False,
-) -> None:
-    """Change heads of a model that has learnt a task; see what that costs, beside random heads."""
-    from attnlib.ablating import ablation, head_words, manner
-    from attnlib.report import dump, show_ablation
-
-    chosen = head_words(heads or (), layer or (), kind or ())
-    how = manner(mode, unit=unit, specials=specials, renormalise=renormalise, length=length)
-    with progress() as bar:
-        line = bar.add_task(f"answering {task} with {model}", total=None)
-        table = ablation(
-            model,
-            task,
-            chosen,
-            how=how,
-            each=each,
-            train=train,
-            train_limit=train_limit,
-            epochs=epochs,
-            learning_rate=learning_rate,
-            limit=limit,
-            max_length=max_length,
-            draws=draws,
-            seed=seed,
-            device=device,
-            progress=lambda done, total: bar.update(line, completed=done, total=total),
-        )
-    if json:
-        print(dump(table.astype(object).where(table.notna(), None).to_dict("records")))
-        return
-    show_ablation(table, console)
-
-
-@app.command()
 def view(
     model: Annotated[str, typer.Argument(help="A model's name, its folder, or a hub id.")],
     text: Annotated[list[str], typer.Argument(help="One or more texts to choose from.")],
@@ -303,7 +227,7 @@ def view(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
 ) -> None:
     """Write a page that shows every head on a text: lines or map, words or pieces, compared."""
-    from attnlib import viewdata, viewer
+    from attnlib.plots import viewdata, viewer
 
     viewer.check_out(out)
     metrics = metric or viewer.METRICS
@@ -323,28 +247,3 @@ def view(
         )
     page.save(out)
     messages.print(f"{out} ({out.stat().st_size / 1e6:.1f} MB): open it in any browser")
-
-
-@app.command()
-def atlas(
-    model: Annotated[str, typer.Argument(help="A known model, a folder, or a hub id.")],
-    out: Annotated[Path, typer.Option(help="The page to write, .html, or its data, .json.")] = Path(
-        "atlas.html"
-    ),
-    edition: Annotated[
-        str | None,
-        typer.Option(help="Whose run to take, instead of the published atlas or the latest run."),
-    ] = None,
-) -> None:
-    """Write the atlas of a model: a card for every head, searchable, in one page."""
-    from attnlib.atlases import known_atlas, made_atlas
-    from attnlib.atlaspage import AtlasView
-    from attnlib.viewer import check_out
-
-    if out.suffix != ".json":
-        check_out(out)
-    found = known_atlas(model, edition) or made_atlas(
-        model, edition=edition or "pocket", say=messages.print
-    )
-    written = found.save(out) if out.suffix == ".json" else AtlasView(found).save(out)
-    console.print(f"{written} ({written.stat().st_size / 1e6:.1f} MB)")

@@ -18,8 +18,8 @@ def assets(
     verify: Annotated[bool, typer.Option(help="Hash every file that is present.")] = False,
 ) -> None:
     """List models and data: what is present, its size and licence, where it comes from."""
-    from attnlib import assets as shelf
-    from attnlib.report import dump
+    from attnlib.data import assets as shelf
+    from attnlib.measure.report import dump
 
     rows = shelf.status(verify=verify)
     if json:
@@ -39,7 +39,7 @@ def fetch(
     force: Annotated[bool, typer.Option(help="Fetch again even if it is here.")] = False,
 ) -> None:
     """Fetch assets, verify them and put them into the cache."""
-    from attnlib import assets as shelf
+    from attnlib.data import assets as shelf
 
     shelf.fetch(shelf.expand(names), force=force)
 
@@ -47,8 +47,8 @@ def fetch(
 @app.command()
 def metrics(json: Json = False) -> None:
     """List every metric: what it measures, its unit and bounds, the paper it comes from."""
-    from attnlib.report import dump
-    from attnlib.stream import METRICS
+    from attnlib.measure.report import dump
+    from attnlib.measure.stream import METRICS
 
     if json:
         keys = ("key", "what", "source", "unit", "bounds", "axes", "scope", "variants")
@@ -64,9 +64,9 @@ def metrics(json: Json = False) -> None:
 @app.command()
 def relations(json: Json = False) -> None:
     """List every relation between a query and a key, and the sieves of roles."""
-    from attnlib.relations import RELATIONS
-    from attnlib.report import dump
-    from attnlib.sieves import SIEVES
+    from attnlib.measure.report import dump
+    from attnlib.metrics.relations import RELATIONS
+    from attnlib.metrics.sieves import SIEVES
 
     keys = ("key", "what", "asked_of", "positional", "metric_key")
     rows = [{key: getattr(r, key) for key in keys} for r in RELATIONS.values()]
@@ -86,8 +86,8 @@ def relations(json: Json = False) -> None:
 @app.command()
 def corpora(json: Json = False) -> None:
     """List every corpus: its kind, what it is, the asset it is read from."""
-    from attnlib.corpora import known_corpora
-    from attnlib.report import dump
+    from attnlib.data.corpora import known_corpora
+    from attnlib.measure.report import dump
 
     rows = list(known_corpora().values())
     if json:
@@ -107,11 +107,11 @@ def reader(
     json: Json = False,
 ) -> None:
     """The book's own annotated passages: list, count, check or show them."""
-    from attnlib import reader as shelf
-    from attnlib.parse import tagger
-    from attnlib.reader import terminal
-    from attnlib.reader.stats import n_words, statistics
-    from attnlib.report import dump
+    from attnlib.data import reader as shelf
+    from attnlib.data.parse import tagger
+    from attnlib.data.reader import terminal
+    from attnlib.data.reader.stats import n_words, statistics
+    from attnlib.measure.report import dump
 
     passages = shelf.passages()
     if show is not None:

@@ -1,0 +1,309 @@
+"""Exact interventions on attention: heads silenced, made uniform, or cut at sentence borders.
+
+The weights are replaced inside the forward pass, where the model is about to use them. Several
+variants of one batch share the layers before their first change: `replays` computes these once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from attnlib.attention.encode import Batch
+from attnlib.attention.extract import Tap, run_tapped, tapped
+from attnlib.errors import BadValue, UnknownName, check_choice, did_you_mean
+from attnlib.models import Encoder
+
+Head = tuple[int, int]
+"""(layer, head), both from 0."""
+
+ACTIONS = ("zero", "uniform", "no_intra", "no_inter")
+UNITS = ("sentence", "segment")
+SPECIALS = ("sentence", "kept")
+LENGTHS = ("real", "padded")
+
+Maps = Float[Tensor, "batch head query key"]
+States = Float[Tensor, "batch piece dim"]
+Forwards = dict[nn.Module, Callable[..., Any]]
+
+
+@dataclass(frozen=True)
+class Intervention:
+    """What to do with the weights of some heads (Guan 2020, sec. 5); the paper leaves much open.
+
+    action       "zero"      every weight becomes 0 (sec. 5.1, "prune")
+                 "uniform"   every weight to a real key becomes 1/L (sec. 5.1, "substitute"; also
+                             how Kovaleva 2019 disables a head); padding keys have 0
+                 "no_intra"  weights to keys of the query's own unit, itself too, become 0 (5.2)
+                 "no_inter"  weights to keys of other units become 0 (sec. 5.2)
+    unit         of the last two: real sentences, or the two segments that [SEP] divides
+    specials     of the last two: "sentence", where [CLS] and [SEP] belong to the unit they stand
+                 in; or "kept", where attention to them and from them is never removed
+    renormalise  of the last two: what is left of a row is divided by its sum; if nothing is left
+                 the row stays 0
+    length       of "uniform": L counts the real pieces; or "padded", the width of the batch, or a
+                 number that inputs would be padded to: then rows sum to less than 1
+    """
+
+    heads: frozenset[Head]
+    action: str
+    unit: str = "sentence"
+    specials: str = "sentence"
+    renormalise: bool = False
+    length: str | int = "real"
+
+    def __post_init__(self) -> None:
+        check_choice("action", self.action, ACTIONS)
+        check_choice("unit", self.unit, UNITS)
+        check_choice("specials", self.specials, SPECIALS)
+        if not isinstance(self.length, int):
+            check_choice("length", self.length, LENGTHS)
+        elif self.length < 1:
+            raise BadValue(f"length is {self.length}; expected 1 or more, real or padded.")
+        for pair in self.heads:
+            if min(pair) < 0:
+                raise BadValue(f"a head is {pair}; expected (layer, head) from 0, or heads_named.")
+
+    def heads_in(self, layer: int) -> list[int]:
+        return sorted(head for at, head in self.heads if at == layer)
+
+
+Variant = Sequence[Intervention]
+"""Interventions that are made together, in this order; none at all is the plain model."""
+
+
+def heads_named(names: Iterable[str]) -> frozenset[Head]:
+    """Heads by names that count from 1: "5-4" is layer 5, head 4."""
+    found = set()
+    for name in names:
+        match = re.fullmatch(r"([1-9]\d*)-([1-9]\d*)", name)
+        if match is None:
+            raise BadValue(f"'{name}' names no head; expected layer-head from 1, such as 5-4.")
+        found.add((int(match[1]) - 1, int(match[2]) - 1))
+    return frozenset(found)
+
+
+def heads_of_types(types: pd.DataFrame, names: Iterable[str]) -> frozenset[Head]:
+    """Heads of some types; the table has one row per head: layer and head from 1, and type."""
+    names, known = list(names), list(types["type"].unique())
+    for name in names:
+        if name not in known:
+            raise UnknownName(
+                f"head type '{name}'. {did_you_mean(name, known)}Known: {', '.join(known)}."
+            )
+    rows = types.loc[types["type"].isin(names), ["layer", "head"]].to_numpy() - 1
+    return frozenset((int(layer), int(head)) for layer, head in rows)
+
+
+def single_heads(encoder: Encoder) -> list[Head]:
+    """Every head of the model, layer by layer: what a sweep over single heads visits."""
+    return [(layer, head) for layer in range(encoder.n_layers) for head in range(encoder.n_heads)]
+
+
+def check_heads(encoder: Encoder, interventions: Iterable[Intervention]) -> None:
+    """Refuse heads that the model does not have."""
+    for layer, head in sorted(frozenset().union(*(one.heads for one in interventions))):
+        if layer >= encoder.n_layers or head >= encoder.n_heads:
+            raise BadValue(
+                f"head {layer + 1}-{head + 1} is not in '{encoder.name}'; expected layers 1 to "
+                f"{encoder.n_layers} and heads 1 to {encoder.n_heads}. Choose heads of this model."
+            )
+
+
+def changed(weights: Maps, batch: Batch, intervention: Intervention, layer: int) -> Maps:
+    r"""The maps of one layer after an intervention (Guan 2020, sec. 5.1 and 5.2).
+
+    .. math:: a'_{qk} = 0, \quad a'_{qk} = 1/L, \quad a'_{qk} = a_{qk} m_{qk} \quad\text{or}\quad
+        a'_{qk} = a_{qk} m_{qk} \big/ \textstyle\sum_j a_{qj} m_{qj}
+
+    with m = 1 where `kept_pairs` holds, else 0.
+
+    weights  (batch, head, query, key)   of all heads of the layer; never written to
+    batch    the examples of these maps
+    returns  the maps with those of the chosen heads replaced; `weights` itself if there are none
+
+    The authors released no code. Rows of padding queries hold no meaning before or after.
+    """
+    chosen = intervention.heads_in(layer)
+    if not chosen:
+        return weights
+    maps = weights.clone()
+    maps[:, chosen] = _replacement(weights[:, chosen], batch, intervention)
+    return maps
+
+
+def _replacement(weights: Tensor, batch: Batch, intervention: Intervention) -> Tensor:
+    if intervention.action == "zero":
+        return torch.zeros_like(weights)
+    if intervention.action == "uniform":
+        real = batch.real.to(torch.promote_types(weights.dtype, torch.float32))
+        n_real = real.sum(-1, keepdim=True).clamp_min(1)
+        row = real / _row_length(intervention.length, n_real, batch.length)
+        return row.to(weights.dtype)[:, None, None, :]
+    kept = kept_pairs(batch, intervention).unsqueeze(1)
+    left = weights.masked_fill(~kept, 0.0)
+    if not intervention.renormalise:
+        return left
+    total = left.sum(-1, keepdim=True)
+    return left / total.masked_fill(total == 0, 1.0)
+
+
+def _row_length(length: str | int, n_real: Tensor, width: int) -> Tensor | int:
+    """L of a uniform row; an input that is longer than a given number has its own length."""
+    if isinstance(length, int):
+        return n_real.clamp_min(length)
+    return n_real if length == "real" else width
+
+
+def kept_pairs(batch: Batch, intervention: Intervention) -> Bool[Tensor, "batch query key"]:
+    """Where "no_intra" or "no_inter" leaves the weight of a query and a key as it is."""
+    unit = batch.sentence if intervention.unit == "sentence" else batch.segment
+    same = unit.unsqueeze(2) == unit.unsqueeze(1)
+    kept = same if intervention.action == "no_inter" else ~same
+    if intervention.specials == "kept":
+        special = batch.cls | batch.sep
+        kept = kept | special.unsqueeze(2) | special.unsqueeze(1)
+    return kept
+
+
+def tap_of(interventions: Iterable[Intervention], batch: Batch) -> Tap:
+    """A tap that applies the interventions, in this order; `check_heads` is the caller's."""
+    by_layer: dict[int, list[Intervention]] = {}
+    for intervention in interventions:
+        for layer in {layer for layer, _ in intervention.heads}:
+            by_layer.setdefault(layer, []).append(intervention)
+
+    def change(layer: int, rows: slice, weights: Tensor) -> Tensor | None:
+        if layer not in by_layer:
+            return None
+        examples = batch.rows(rows)
+        for intervention in by_layer[layer]:
+            weights = changed(weights, examples, intervention, layer)
+        return weights
+
+    return Tap(change=change)
+
+
+def run_changed(
+    encoder: Encoder, batch: Batch, interventions: Variant, *, segment_ids: str = "pair"
+) -> States:
+    """The last hidden states under the interventions, by one whole pass without gradients."""
+    check_heads(encoder, interventions)
+    return _answer(encoder, batch, tap_of(interventions, batch), segment_ids)
+
+
+def replays(
+    encoder: Encoder, batch: Batch, variants: Iterable[Variant], *, segment_ids: str = "pair"
+) -> Iterator[States]:
+    """The last hidden states under each variant, computed from its first changed layer on.
+
+    Each answer is that of `run_changed` to the last bit. One plain pass records what every layer
+    hands on; in the pass of a variant the layers before its first changed one hand on that again.
+    The plain pass is left out where it would not pay, and a model that keeps its layers in no list
+    of modules gets whole passes. No other thread may use the model while an answer is computed;
+    between two answers the model is as it was.
+    """
+    given = list(variants)
+    check_heads(encoder, [one for variant in given for one in variant])
+    return _replays(encoder, batch, given, segment_ids)
+
+
+def _replays(
+    encoder: Encoder, batch: Batch, variants: list[Variant], segment_ids: str
+) -> Iterator[Tensor]:
+    n_layers = encoder.n_layers
+    changed_layers = [{layer for one in variant for layer, _ in one.heads} for variant in variants]
+    first = [min(layers, default=n_layers) for layers in changed_layers]
+    pays = sum(first) >= n_layers  # layers left out, against those of the plain pass
+    plain = _recorded(encoder, batch, segment_ids) if pays else _Recording()
+    for variant, start in zip(variants, first, strict=True):
+        if start == n_layers and plain.answer is not None:
+            yield plain.answer.clone()
+            continue
+        tap = tap_of(variant, batch)
+        lent = {layer: _recall(output, tap) for layer, output in plain.layers[:start]}
+        yield _answer(encoder, batch, tap, segment_ids, lent)
+
+
+def _answer(
+    encoder: Encoder, batch: Batch, tap: Tap, segment_ids: str, lent: Forwards | None = None
+) -> Tensor:
+    # The forwards are lent inside `tapped`, which tries a model it does not know by other passes.
+    with torch.no_grad(), tapped(encoder, tap), _lent_forwards(lent or {}):
+        answer: Tensor = run_tapped(encoder, batch, tap, segment_ids=segment_ids)[0]
+    return answer
+
+
+@dataclass(frozen=True)
+class _Recording:
+    """A plain pass: each layer with what it returned, as far as known, and the model's answer."""
+
+    layers: Sequence[tuple[nn.Module, Any]] = ()
+    answer: Tensor | None = None
+
+
+def _recorded(encoder: Encoder, batch: Batch, segment_ids: str) -> _Recording:
+    """One plain pass on record, without the layers if they cannot be told apart.
+
+    They can if they ran one by one in their order, each with the attention of one layer in it.
+    """
+    layers = _layers(encoder)
+    tap = Tap()
+    outputs: list[Any] = []
+    seen: list[tuple[int, int, int]] = []
+
+    def recorder(place: int, forward: Callable[..., Any]) -> Callable[..., Any]:
+        def record(*args: Any, **kwargs: Any) -> Any:
+            at = tap.layer
+            outputs.append(forward(*args, **kwargs))
+            seen.append((place, at, tap.layer))
+            return outputs[-1]
+
+        return record
+
+    lent = {layer: recorder(i, layer.forward) for i, layer in enumerate(layers)}
+    answer = _answer(encoder, batch, tap, segment_ids, lent)
+    if seen != [(i, i, i + 1) for i in range(encoder.n_layers)]:
+        return _Recording(answer=answer)
+    return _Recording(list(zip(layers, outputs, strict=True)), answer)
+
+
+def _layers(encoder: Encoder) -> list[nn.Module]:
+    """The members of the model's outermost list of as many modules as it has layers, or none."""
+    for found in encoder.model.modules():
+        if isinstance(found, nn.ModuleList) and len(found) == encoder.n_layers == len(set(found)):
+            return list(found)
+    return []
+
+
+def _recall(output: Any, tap: Tap) -> Callable[..., Any]:
+    """A layer that hands on what is on record; the tap counts it as if it had run."""
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        tap.layer += 1
+        return output
+
+    return forward
+
+
+@contextmanager
+def _lent_forwards(lent: Forwards) -> Iterator[None]:
+    """Within the context these modules run the forward that is lent to them."""
+    own = {module: vars(module).get("forward") for module in lent}  # most have their class's only
+    try:
+        for module, forward in lent.items():
+            vars(module)["forward"] = forward
+        yield
+    finally:
+        for module, before in own.items():
+            vars(module).pop("forward", None)
+            if before is not None:
+                vars(module)["forward"] = before

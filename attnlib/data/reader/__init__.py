@@ -1,0 +1,41 @@
+"""The Reader: the book's own passages, annotated for coreference, frames and questions."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from attnlib.data.reader.check import Tagger, problems
+from attnlib.data.reader.markup import Passage, ReaderError
+from attnlib.data.reader.parser import parse
+from attnlib.errors import UnknownName, did_you_mean
+
+__all__ = ["Passage", "ReaderError", "Tagger", "frame_table", "passage", "passages", "problems"]
+
+FOLDER = Path(__file__).with_name("passages")
+FRAMES = Path(__file__).with_name("frames.toml")
+
+
+@cache
+def passages(folder: Path = FOLDER) -> tuple[Passage, ...]:
+    """Every passage, by the order of their names."""
+    return tuple(parse(path) for path in sorted(folder.glob("*.txt")))
+
+
+def passage(name: str) -> Passage:
+    """One passage by its id."""
+    known = {one.id: one for one in passages()}
+    if name not in known:
+        raise UnknownName(
+            f"passage '{name}'. {did_you_mean(name, known)}`attnlib reader` lists all of them."
+        )
+    return known[name]
+
+
+@cache
+def frame_table(path: Path = FRAMES) -> Mapping[str, Sequence[str]]:
+    """The frames the Reader uses, each with its core elements as FrameNet 1.7 has them."""
+    with open(path, "rb") as file:
+        return tomllib.load(file)

@@ -1,0 +1,176 @@
+"""How much attention falls on a relation: all relation masses of a batch in one matrix product."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attnlib.attention.attention import Attention
+from attnlib.attention.encode import Batch
+from attnlib.metrics.metric import METRICS, LinearKernel, Metric, Partial, metric
+from attnlib.metrics.relations import RELATIONS, Relation
+
+
+class Selectors:
+    """The relations of one batch as one matrix, built once and used by every layer.
+
+    matrix  (batch, relation, query x key)   0 where the relation does not hold between real pieces,
+            elsewhere what the pair counts: 1, or what the metric weighs the query with
+    keys    (batch, key, relation)           the same for relations of the key alone
+    weight  (batch, relation)                how many queries were asked
+    """
+
+    LEAST = 16
+    """Fewer columns and the matrix product adds up thousands of numbers one after the other."""
+
+    def __init__(self, batch: Batch, metrics: Sequence[Metric]) -> None:
+        n, length = len(batch), batch.length
+        self.weight = torch.empty(n, len(metrics), device=batch.device)
+        relations = [_relation_of(one) for one in metrics]
+        self.by_key = [c for c, relation in enumerate(relations) if relation.keys is not None]
+        self.by_pair = [c for c, relation in enumerate(relations) if relation.keys is None]
+        self.keys = torch.zeros(n, length, len(self.by_key), device=batch.device)
+        n_rows = max(len(self.by_pair), self.LEAST) if self.by_pair else 0
+        maps = torch.zeros(n, n_rows, length, length, device=batch.device)
+        for place, column in enumerate(self.by_key):
+            held = relations[column].keys_in(batch)
+            self.keys[:, :, place] = held
+            counts = self._asked(column, metrics[column], batch, held)
+            if counts is not None:
+                self.keys[:, :, place] *= counts.unsqueeze(-1)
+        for place, column in enumerate(self.by_pair):
+            held = torch.logical_and(relations[column].pairs_in(batch), batch.real_pairs)
+            maps[:, place] = held
+            counts = self._asked(column, metrics[column], batch, held)
+            if counts is not None:
+                maps[:, place] *= counts.unsqueeze(-1)
+        self.matrix = maps.flatten(2)
+
+    def _asked(self, column: int, metric: Metric, batch: Batch, held: Tensor) -> Tensor | None:
+        """Note how many queries a metric asks; what it weighs them with."""
+        assert isinstance(metric.kernel, LinearKernel)
+        counts, self.weight[:, column] = metric.kernel.weigh(batch, held, metric.variant)
+        return counts
+
+    def masses(
+        self, attention: Attention, rows: slice = slice(None)
+    ) -> Float[Tensor, "batch relation head"]:
+        """The sums of every relation for the examples `rows` of the batch."""
+        weights = attention.weights
+        n, n_heads = weights.shape[:2]
+        sums = weights.new_empty(n, self.weight.shape[1], n_heads)
+        if self.by_pair:
+            matrix = self.matrix[rows].to(weights.dtype)
+            product = torch.bmm(matrix, weights.flatten(2).transpose(1, 2))
+            sums[:, self.by_pair] = product[:, : len(self.by_pair)]
+        if self.by_key:
+            total = attention.received * attention.n_real[:, None, None].to(weights.dtype)
+            columns = torch.bmm(total, self.keys[rows].to(weights.dtype))
+            sums[:, self.by_key] = columns.transpose(1, 2)
+        return sums
+
+    def partials(self, sums: Tensor, rows: slice = slice(None)) -> list[Partial]:
+        """Sums (batch, ..., relation, head) taken apart by relation."""
+        weights = self.weight[rows].unbind(1)
+        return [Partial(t, w) for t, w in zip(sums.unbind(-2), weights, strict=True)]
+
+
+def relation_mass(attention: Attention, *, relation: Relation, variant: str = "paper") -> Partial:
+    r"""Attention that falls on a relation, averaged over the queries it is asked of.
+
+    .. math:: \frac{1}{|Q|} \sum_{q \in Q} \sum_{k : r(q, k)} a_{qk}
+
+    attention.weights  (batch, head, query, key)
+    returns            total (batch, head), weight (batch,) = |Q|
+
+    Q is every real query, so the mass is a share of all the head's attention (Clark 2019 and its
+    code agree). The first piece has no previous one: a head that always looks back has (n - 1)/n.
+    variant="having" asks only queries that have such a key; that head then has exactly 1.
+    """
+    held = relation.mask(attention.batch)
+    _, asked = _every_or_having(attention.batch, held, variant, relation=relation)
+    return Partial(mass_by_query(attention, held).sum(-1), asked)
+
+
+def mass_by_query(attention: Attention, held: Tensor) -> Float[Tensor, "batch head query"]:
+    """What each query gives to the pairs of a relation that hold, (batch, query, key)."""
+    return torch.einsum("bhqk,bqk->bhq", attention.weights, held.to(attention.weights.dtype))
+
+
+def n_having(batch: Batch, held: Tensor) -> Float[Tensor, " batch"]:
+    """How many real queries have a key, of pairs (batch, query, key) or of keys (batch, key)."""
+    having = held.any(-1)
+    if having.dim() == 1:
+        return having * batch.n_real
+    return (having & batch.real).sum(-1).to(torch.float32)
+
+
+def _every_or_having(
+    batch: Batch, held: Tensor, variant: str, *, relation: Relation
+) -> tuple[None, Tensor]:
+    """Every query's mass counts alike; asked are all real queries, or those that have a key."""
+    if variant != "having" and relation.asked_of == "every":
+        return None, batch.n_real
+    return None, n_having(batch, held)
+
+
+def mass_metric(relation: Relation) -> Metric:
+    """The metric that measures the mass on a relation; also for a relation of the user's own."""
+    return Metric(
+        key=relation.metric_key or f"mass_to_{relation.key}",
+        what=f"Share of attention that falls on {relation.what}.",
+        source=relation.source,
+        unit="share of attention",
+        bounds=(0.0, 1.0),
+        kernel=LinearKernel(
+            partial(relation_mass, relation=relation), partial(_every_or_having, relation=relation)
+        ),
+        variants=("paper", "having"),
+        relation=relation,
+    )
+
+
+def _relation_of(metric: Metric) -> Relation:
+    assert metric.relation is not None, f"{metric.key} weighs no relation"
+    return metric.relation
+
+
+for _relation in RELATIONS.values():
+    METRICS.declare(mass_metric(_relation))
+
+
+@metric(
+    key="column_mass",
+    source="kovaleva2019:sec4.1",
+    unit="share of attention",
+    bounds=(0.0, 1.0),
+    axes=("head", "key"),
+)
+def column_mass(attention: Attention) -> Partial:
+    r"""Attention received by each position, from all queries.
+
+    .. math:: c_k = \frac{1}{n} \sum_q a_{qk}
+
+    attention.weights  (batch, head, query, key)
+    returns            total (batch, head, key), weight (batch, 1, key): 0 past the end of a text
+    """
+    return Partial(attention.received.clone(), attention.real.unsqueeze(1).to(torch.float32))
+
+
+@metric(
+    key="column_peak", source="kovaleva2019:sec4.1", unit="share of attention", bounds=(0.0, 1.0)
+)
+def column_peak(attention: Attention) -> Partial:
+    r"""Share of all attention that the most attended position receives: high for vertical maps.
+
+    .. math:: \max_k \frac{1}{n} \sum_q a_{qk}
+
+    attention.weights  (batch, head, query, key)
+    returns            total (batch, head), weight (batch,) = 1
+    """
+    peak = attention.received.amax(-1)
+    return Partial(peak, (attention.n_real > 0).to(torch.float32))

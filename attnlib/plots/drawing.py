@@ -1,0 +1,78 @@
+"""What a notebook shows of a figure: drawing, caption and alt text, in the page's own colours."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import io
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from attnlib.errors import BadValue
+from attnlib.plots import style
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure with its caption, its alt text and the rows it shows; a notebook shows all of it."""
+
+    figure: Figure
+    caption: str
+    alt: str
+    table: pd.DataFrame = field(repr=False)
+
+    def svg(self) -> str:
+        """The figure as SVG that can stand inside a page: own ids, and the page's colour as ink."""
+        return _inline_svg(_raw_svg(self.figure), self.alt, self.figure.get_figwidth())
+
+    def save(self, path: str | Path) -> Path:
+        """Write the figure to a file of any format matplotlib knows, on white."""
+        self.figure.savefig(path, dpi=200, facecolor="white", bbox_inches="tight")
+        return Path(path)
+
+    def _repr_html_(self) -> str:
+        caption = f"<figcaption>{html.escape(self.caption)}</figcaption>"
+        return f'<figure class="attn-figure">{self.svg()}{caption}</figure>'
+
+
+def _raw_svg(figure: Figure) -> str:
+    with style.drawing():
+        buffer = io.StringIO()
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(buffer, format="svg", metadata=nothing)
+    return buffer.getvalue()
+
+
+def _inline_svg(raw: str, alt: str, width: float) -> str:
+    """Fit a raw SVG for a page: no prologue, no global rule, no id that two figures share."""
+    body = raw[raw.index("<svg") :]
+    body = re.sub(r"\s*<metadata>.*?</metadata>", "", body, flags=re.S)
+    body = re.sub(r"\s*<defs>\s*<style.*?</style>\s*</defs>", "", body, count=1, flags=re.S)
+    prefix = "f" + hashlib.sha256(body.encode()).hexdigest()[:8]
+    body = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', body)
+    body = re.sub(r'(xlink:href="#|url\(#)', rf"\1{prefix}-", body)
+    body = body.replace(style.INK, "currentColor").replace("'DejaVu Sans'", _FONTS)
+    view = re.search(r'viewBox="[^"]+"', body)
+    head = (
+        f'<svg role="img" aria-label="{html.escape(alt, quote=True)}" {view[0] if view else ""} '
+        f'style="width:100%;max-width:{width:.2f}in;stroke-linejoin:round;stroke-linecap:butt" '
+        'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">'
+    )
+    return head + re.sub(r"\n\s*\n", "\n", body[body.index(">") + 1 :]).strip()
+
+
+_FONTS = "system-ui, &#39;Segoe UI&#39;, &#39;Helvetica Neue&#39;, Arial, sans-serif"
+
+
+def need(table: pd.DataFrame, *columns: str) -> None:
+    """Refuse a table that a figure cannot be drawn from."""
+    missing = [name for name in columns if name not in table.columns]
+    if missing:
+        have = ", ".join(map(str, table.columns))
+        raise BadValue(f"the table has no column {missing[0]}; it has {have}.")
+    if table.empty:
+        raise BadValue("the table has no row; there is nothing to draw.")

@@ -1,0 +1,299 @@
+"""The head viewer: every head of a model on a text, in one fragment of HTML that needs nothing."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from attnlib.errors import BadValue
+from attnlib.metrics.metric import Metric
+from attnlib.models import Encoder, load_encoder
+from attnlib.plots.figures import is_share, label
+from attnlib.plots.style import LOOKS, meaning
+from attnlib.plots.viewdata import (
+    POWER,
+    Reading,
+    Text,
+    as_example,
+    head_metrics,
+    largest_error,
+    opened_head,
+    read,
+    title_of,
+)
+
+METRICS = (
+    *("mass_to_previous", "mass_to_next", "mass_to_self", "mass_to_cls", "mass_to_sep"),
+    *("mass_to_punctuation", "mass_to_same_word", "entropy"),
+)
+"""What the heads can be coloured by unless other metrics are named."""
+
+ROLES = {
+    "mass_to_previous": ("previous", "‹"),
+    "mass_to_next": ("next", "›"),
+    "mass_to_self": ("self", "○"),
+    "mass_to_cls": ("cls", "⊢"),
+    "mass_to_sep": ("special", "⊣"),
+    "mass_to_punctuation": ("punctuation", "·"),
+    "mass_to_other_segment": ("block", "⇄"),
+}
+"""Shares that can be a head's main one, with their meaning in the palette and their sign."""
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Heads of one or two models on some texts; a notebook and the book show it, and it opens.
+
+    titles    the texts
+    readings  of each text, how each model reads it
+    metrics   what the heads can be coloured by
+    head      layer and head that are opened first, counted from 1; None opens the most telling
+    """
+
+    titles: tuple[str, ...]
+    readings: tuple[tuple[Reading, ...], ...] = field(repr=False)
+    metrics: tuple[Metric, ...] = field(repr=False)
+    head: tuple[int, int] | None = None
+    caption: str = ""
+
+    def save(self, path: str | Path) -> Path:
+        """Write the page, whole or not at all."""
+        target = Path(path)
+        check_out(target)
+        return write_whole(target, self.page())
+
+    def page(self) -> str:
+        """A whole document: it opens from disk, without a network."""
+        names = html.escape(" and ".join(self._model_names()))
+        return PAGE.format(title=f"Attention heads of {names}", viewer=self._repr_html_())
+
+    def _repr_html_(self) -> str:
+        stored = html.escape(json.dumps(self._data(), ensure_ascii=False, separators=(",", ":")))
+        sheets = "".join(
+            f'<i hidden data-maps="{sheet}"></i>'
+            for text in self.readings
+            for reading in text
+            for sheet in reading.sheets
+        )
+        # MathJax must leave tokens such as $ alone, and JupyterLab its shortcuts.
+        return (
+            '<figure class="attn-figure attn-view tex2jax_ignore mathjax_ignore" '
+            f'data-lm-suppress-shortcuts="true" data-view="{stored}">'
+            f"<style>{asset('viewer.css')}</style>{sheets}"
+            f'<div class="root"><p>{SLEEPING}</p></div>'
+            f"<figcaption>{html.escape(self.caption or self._spoken())}</figcaption>"
+            f"<script>{script()}</script></figure>"
+        )
+
+    def _model_names(self) -> list[str]:
+        return [shown_name(reading.model) for reading in self.readings[0]]
+
+    def _spoken(self) -> str:
+        counts = [reading.n_layers * reading.n_heads for reading in self.readings[0]]
+        named = zip(counts, self._model_names(), strict=True)
+        whose = " and the ".join(f"{n} attention heads of {name}" for n, name in named)
+        levels = min(reading.levels for text in self.readings for reading in text)
+        error = math.ceil(1e4 * largest_error(levels)) / 1e4
+        return (
+            f"The {whose}, layers downwards, heads from left to right. "
+            "Choose a head to see which token attends (left, or row) to which (right, or column); "
+            f"point at a token for its numbers. Weights are within {error:.4f} of the model's own."
+        )
+
+    def _data(self) -> dict[str, Any]:
+        first = self.readings[0]
+        opened = [
+            self._flat(reading) if self.head is not None else opened_head(reading)
+            for reading in first
+        ]
+        return {
+            "power": POWER,
+            "models": [
+                {"name": shown_name(r.model), "layers": r.n_layers, "heads": r.n_heads, "open": at}
+                for r, at in zip(first, opened, strict=True)
+            ],
+            "metrics": [_told(metric) for metric in self.metrics],
+            "samples": [
+                {"title": title, "readings": [self._stored(reading) for reading in readings]}
+                for title, readings in zip(self.titles, self.readings, strict=True)
+            ],
+        }
+
+    def _flat(self, reading: Reading) -> int:
+        """The head to open, numbered over all layers; in a smaller model the last of them."""
+        assert self.head is not None
+        layer, head = min(self.head[0], reading.n_layers), min(self.head[1], reading.n_heads)
+        return (layer - 1) * reading.n_heads + head - 1
+
+    def _stored(self, reading: Reading) -> dict[str, Any]:
+        grids = [reading.values[metric.key].ravel().tolist() for metric in self.metrics]
+        return {
+            "pieces": reading.tokens,
+            "words": reading.units,
+            "unit": reading.unit,
+            "special": reading.special,
+            "levels": reading.levels,
+            "values": [[None if math.isnan(v) else round(v, 5) for v in grid] for grid in grids],
+        }
+
+
+def view(
+    model: str | Path | Encoder,
+    texts: Text | Sequence[Text],
+    *,
+    pair: str | None = None,
+    beside: str | Path | Encoder | None = None,
+    metrics: Sequence[str | Metric] = METRICS,
+    head: str | None = None,
+    max_length: int | None = None,
+    on_long: str = "error",
+    device: str = "auto",
+    caption: str = "",
+    progress: Callable[[int, int], None] | None = None,
+) -> View:
+    """All heads of a model on a text, or on several among which the reader of the page chooses.
+
+    texts    a text, a (text, second text), an example of a corpus, or a list of such
+    pair     a second text that is read together with a single one
+    beside   a second model, to compare heads with
+    metrics  what the grid of heads can be coloured by; see `attnlib metrics`
+    head     which one is opened first, such as "3-3"
+    """
+    chosen = head_metrics(metrics)
+    several = isinstance(texts, Sequence) and not isinstance(texts, str | tuple)
+    given: list[Text] = list(texts) if several else [texts]  # type: ignore[list-item, arg-type]
+    if not given:
+        raise BadValue("there is no text; expected at least one.")
+    if pair is not None:
+        if len(given) != 1 or not isinstance(given[0], str):
+            raise BadValue("pair goes with a single text; give several as (text, second text).")
+        given = [(given[0], pair)]
+    examples = [as_example(text, place) for place, text in enumerate(given)]
+    wanted = parsed_head(head)
+    encoders = [
+        one if isinstance(one, Encoder) else load_encoder(one, device=device)
+        for one in (model, beside)
+        if one is not None
+    ]
+    _check_head(wanted, encoders[0])
+    found = []
+    for place, example in enumerate(examples):
+        found.append(
+            tuple(
+                read(one, example, chosen, max_length=max_length, on_long=on_long, place=place)
+                for one in encoders
+            )
+        )
+        if progress is not None:
+            progress(place + 1, len(examples))
+    titles = tuple(title_of(example) for example in examples)
+    return View(titles, tuple(found), tuple(chosen), wanted, caption)
+
+
+def parsed_head(head: str | None) -> tuple[int, int] | None:
+    """Layer and head, counted from 1, of a name such as 3-3."""
+    if head is None:
+        return None
+    named = re.fullmatch(r"([1-9]\d*)-([1-9]\d*)", head.strip())
+    if named is None:
+        raise BadValue(f"head is '{head}'; expected layer-head counted from 1, such as 3-3.")
+    return int(named[1]), int(named[2])
+
+
+def _check_head(head: tuple[int, int] | None, encoder: Encoder) -> None:
+    if head is not None and not (head[0] <= encoder.n_layers and head[1] <= encoder.n_heads):
+        raise BadValue(
+            f"head {head[0]}-{head[1]} does not exist; {encoder.name} has heads 1-1 to "
+            f"{encoder.n_layers}-{encoder.n_heads}."
+        )
+
+
+def check_out(path: Path) -> None:
+    """Refuse a page we could not write before anything is computed."""
+    if path.suffix not in (".html", ".htm"):
+        raise BadValue(f"--out '{path}' ends in '{path.suffix}'; expected .html.")
+    if path.is_dir():
+        raise BadValue(f"--out '{path}' is a folder; expected the name of a page in it.")
+    if not path.absolute().parent.is_dir():
+        raise BadValue(f"--out '{path}': its folder does not exist. Create it first.")
+    if not os.access(path.absolute().parent, os.W_OK):
+        raise BadValue(f"--out '{path}': its folder cannot be written to. Choose another place.")
+
+
+def write_whole(path: Path, text: str) -> Path:
+    """Write a file, whole or not at all."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        fresh.write_text(text, encoding="utf-8")
+        os.replace(fresh, path)
+    except OSError as error:
+        raise BadValue(
+            f"--out '{path}' cannot be written ({error.strerror}). Choose another place."
+        ) from None
+    finally:
+        fresh.unlink(missing_ok=True)
+    return path
+
+
+def shown_name(model: str) -> str:
+    """A model's name as the page shows it: of a folder only the last part."""
+    return Path(model).name if Path(model).is_absolute() else model
+
+
+def _told(metric: Metric) -> dict[str, Any]:
+    """What the page knows of a metric."""
+    palette, sign = ROLES.get(metric.key, (meaning(metric.key), ""))
+    name, bare = label(metric.key), metric.key.removeprefix("mass_to_")
+    return {
+        "name": name,
+        "short": re.sub(r"^attention (to )?", "", name),
+        "chip": bare.replace("_", " ").replace("cls", "[CLS]").replace("sep", "[SEP]"),
+        "what": metric.what,
+        "unit": metric.unit,
+        "share": is_share(metric.key),
+        "role": metric.key in ROLES,
+        "sign": sign,
+        "colour": LOOKS[palette].colour,
+    }
+
+
+@cache
+def asset(name: str | Path) -> str:
+    """A file of the viewer by its name, or one of a page that is built on it by its path."""
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+
+
+def script(*names: str | Path) -> str:
+    """The whole script, in a function of its own: the page's names stay as they were."""
+    code = "\n".join(asset(name) for name in names or ("viewdraw.js", "viewer.js"))
+    return f"(() => {{\n'use strict';\n{code}}})();"
+
+
+SLEEPING = "The heads appear here once the page may run its script; in Jupyter, trust the notebook."
+
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark; --attn-page: #fdfcfa; --attn-ink: #22252a; }}
+@media (prefers-color-scheme: dark) {{ :root {{ --attn-page: #15171a; --attn-ink: #dfe2e6; }} }}
+body {{ margin: 0; background: var(--attn-page); color: var(--attn-ink);
+  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", "Helvetica Neue", Arial, sans-serif; }}
+main {{ max-width: 76rem; margin: 0 auto; padding: 1.6rem 1rem 3rem; box-sizing: border-box; }}
+h1 {{ font-size: 1.35rem; font-weight: 600; letter-spacing: -.01em; margin: 0; }}
+</style>
+</head>
+<body><main><h1>{title}</h1>{viewer}</main></body>
+</html>
+"""

@@ -1,0 +1,123 @@
+"""Chapters and editions: run, build, publish, judge, teach."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+app = typer.Typer()
+console = Console(width=None if sys.stdout.isatty() else 160)
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+
+
+@app.command()
+def run(
+    notebook: Annotated[str, typer.Argument(help="A chapter's name, or the path of a notebook.")],
+    parameter: Annotated[
+        list[str] | None, typer.Option("-p", metavar="NAME VALUE", help="Set one parameter.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("-f", "--file", help="A yaml file of parameters.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Where the executed notebook goes.")] = None,
+    edition: Annotated[str, typer.Option(help="Whose settings to start from.")] = "pocket",
+    help_notebook: Annotated[
+        bool, typer.Option("--help-notebook", help="List the parameters and stop.")
+    ] = False,
+) -> None:
+    """Execute one notebook with other parameters."""
+    from bookkit import editions, runs
+
+    path = editions.notebook_path(notebook)
+    if help_notebook:
+        table = Table("parameter", "type", "default", "meaning", box=None)
+        for one in runs.notebook_parameters(path).values():
+            table.add_row(one.name, one.type, repr(one.default), one.help)
+        console.print(table)
+        return
+    given = runs.read_parameters(file, parameter or [])
+    settings = editions.settings_of(edition, path) | given
+    target = out or editions.project_root() / "_build" / "runs" / path.name
+    console.print(str(runs.run_notebook(path, settings, target)))
+
+
+@app.command()
+def book(
+    edition: Annotated[str, typer.Argument(help="pocket, standard, paper, or a yaml file.")],
+    only: Annotated[
+        list[str] | None, typer.Option(help="Run this chapter alone; may be repeated.")
+    ] = None,
+    html: Annotated[bool, typer.Option(help="Build the pages, not only the notebooks.")] = True,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Rehearse: full shapes, random weights, few inputs.")
+    ] = False,
+) -> None:
+    """Run the chapters of an edition and build its book."""
+    from bookkit.building import build_book
+    from experiments.shared.rehearsal import rehearse
+
+    if dry_run:
+        rehearse(edition)
+    else:
+        build_book(edition, only=only, html=html)
+
+
+@app.command()
+def published() -> None:
+    """Build the pages of the published edition from its executed chapters; nothing is run."""
+    from bookkit.building import build_published
+
+    build_published()
+
+
+@app.command()
+def publish(
+    edition: Annotated[str, typer.Argument(help="The edition to publish.")] = "standard",
+    only: Annotated[
+        str | None, typer.Option(help="This chapter alone; the others stay as they are.")
+    ] = None,
+) -> None:
+    """Copy the executed chapters of an edition and their results to book/published/."""
+    from bookkit.publishing import publish as copied
+
+    copied(edition, only=only)
+
+
+@app.command()
+def ledger(
+    edition: Annotated[str, typer.Argument(help="pocket, standard or paper.")] = "standard",
+    paper: Annotated[str | None, typer.Option(help="Only the claims of this paper.")] = None,
+    json: Json = False,
+) -> None:
+    """Show every claim of the papers with what an edition found, and the verdict."""
+    from attnlib.measure.report import dump
+    from bookkit import ledger as book
+    from bookkit.editions import load_edition, project_root
+    from bookkit.papers import load_paper
+
+    rows = book.ledger(project_root(), load_edition(edition).name)
+    if paper is not None:
+        rows = [row for row in rows if row["paper"] == load_paper(paper).key]
+    if json:
+        print(dump(rows))
+        return
+    book.show(rows, console)
+
+
+@app.command()
+def teach(
+    chapters: Annotated[
+        list[str] | None, typer.Argument(help="Chapters such as clark2019; all if none is named.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("teaching"),
+    edition: Annotated[str, typer.Option(help="Whose figures the slides show.")] = "standard",
+) -> None:
+    """Write what a class needs: student copies of the notebooks, and slides."""
+    from bookkit.teach.teaching import teach as written
+
+    written(chapters or [], out, edition=edition, say=console.print)

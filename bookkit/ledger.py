@@ -1,0 +1,114 @@
+"""The ledger: what every executed chapter says of the claims of its paper."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from attnlib.errors import UnknownName
+from bookkit.papers import ATLAS, FOLDER, LEDGER, RUNS, Judgement, ledger_row, load_paper
+
+COLOURS = {
+    "reproduced": "green",
+    "partly": "yellow",
+    "not reproduced": "red",
+    "not comparable": "dim",
+    "absent": "dim",
+}
+
+
+def executed_notebooks(root: Path, edition: str) -> list[Path]:
+    """The executed chapters of an edition: as built here, or else as published."""
+    # A page such as clark2019-minilm-l6 is a variant: its claims are those of clark2019 once more.
+    folders = (root / "_build" / edition / "notebooks", root / "book" / "published")
+    built, published = (
+        {path.name: path for path in folder.glob("*.ipynb") if "-" not in path.stem}
+        for folder in folders
+    )
+    found = {**published, **built} if edition == "standard" else built
+    return [found[name] for name in sorted(found)]
+
+
+def ledger(root: Path, edition: str) -> list[dict[str, Any]]:
+    """One row per claim of every paper, from the executed chapters of an edition."""
+    return ledger_of(executed_notebooks(root, edition), edition)
+
+
+def ledger_of(executed: Iterable[Path], edition: str) -> list[dict[str, Any]]:
+    """One row per claim of every paper; a paper whose chapter was not run has absent rows."""
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for path in executed:
+        for row in carried(path):
+            rows.setdefault(row["paper"], []).append({**row, "edition": edition})
+    if not rows:
+        raise UnknownName(
+            f"no executed chapter of the {edition} edition has claims. "
+            f"Run `attnlib book {edition}` first."
+        )
+    for key in sorted(path.stem for path in FOLDER.glob("*.yaml")):
+        rows.setdefault(key, [*_unjudged(key, edition)])
+    return [row for key in sorted(rows, key=_by_year) for row in rows[key]]
+
+
+def _by_year(paper: str) -> tuple[bool, str, str]:
+    """The papers as they appeared; what has no year, our own claims, comes last."""
+    year = paper[-4:]
+    return not year.isdigit(), year, paper
+
+
+def totals(rows: list[dict[str, Any]]) -> dict[str, int]:
+    """How many claims have each verdict, in the order of the verdicts."""
+    return {name: sum(row["verdict"] == name for row in rows) for name in COLOURS}
+
+
+def carried(path: Path) -> list[dict[str, Any]]:
+    """The claims with their verdicts that an executed notebook carries."""
+    return list(_carried(path, LEDGER))
+
+
+def results_behind(path: Path) -> list[str]:
+    """The names of the results that an executed notebook shows."""
+    return list(dict.fromkeys(run["name"] for run in _carried(path, RUNS)))
+
+
+def atlas_in(path: Path) -> str | None:
+    """The text of the atlas that an executed notebook carries; None where it has none."""
+    return next(_carried(path, ATLAS), None)
+
+
+def _carried(path: Path, name: str) -> Iterator[Any]:
+    """The rows of one kind that an executed notebook carries in its outputs."""
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        for output in cell.get("outputs", []):
+            yield from output.get("metadata", {}).get(name, [])
+
+
+def _unjudged(key: str, edition: str) -> Iterator[dict[str, Any]]:
+    for claim in load_paper(key).claims:
+        judged = Judgement(claim, "absent", f"no chapter of the {edition} edition measures it")
+        yield {**ledger_row(judged, model=""), "edition": edition}
+
+
+def show(rows: list[dict[str, Any]], console: Console) -> None:
+    """The ledger on the terminal: one line per claim, then the totals."""
+    table = Table("paper", "claim", "paper says", "ours", "verdict", "phenomenon", box=None)
+    for row in rows:
+        verdict = f"[{COLOURS[row['verdict']]}]{row['verdict']}[/]"
+        says = "" if row["paper_value"] is None else str(row["paper_value"])
+        told = (says, _number(row), verdict, row["phenomenon"])
+        table.add_row(row["paper"], row["id"], *told)
+    console.print(table)
+    console.print(" · ".join(f"{n} {name}" for name, n in totals(rows).items() if n))
+
+
+def _number(row: Mapping[str, Any]) -> str:
+    if row["ours"] is None:
+        return "–"
+    if row["low"] is None or row["high"] is None:
+        return f"{row['ours']:.3g}"
+    return f"{row['ours']:.3g} \\[{row['low']:.3g}, {row['high']:.3g}]"

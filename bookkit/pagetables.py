@@ -1,0 +1,206 @@
+"""Tables for the page: numbers measured two ways, and claims with their verdicts."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from attnlib.plots import style
+from attnlib.plots.drawing import need
+from bookkit.papers import Finding, Judgement
+
+
+@dataclass(frozen=True)
+class PageTable:
+    """A table for the page: rows of HTML, and `.table` with what they show."""
+
+    caption: str
+    table: pd.DataFrame = field(repr=False)
+    head: str = field(repr=False)
+    body: str = field(repr=False)
+    kind: str = ""
+    after: str = field(default="", repr=False)
+
+    def _repr_html_(self) -> str:
+        caption = f"<caption>{html.escape(self.caption)}</caption>"
+        inside = f"{caption}<thead>{self.head}</thead><tbody>{self.body}</tbody>"
+        return f'<div class="attn-table {self.kind}"><table>{inside}</table>{self.after}</div>'
+
+
+class VariantTable(PageTable):
+    """Quantities measured two ways, with a small picture of the difference."""
+
+
+class ClaimTable(PageTable):
+    """Claims of a paper, ours beside them, and the verdicts."""
+
+
+def variant_effects(table: pd.DataFrame, *, caption: str | None = None) -> VariantTable:
+    """What reading the paper and running the authors' code do to each number, both on our data.
+
+    table  what, unit, paper_way, authors_way
+    """
+    need(table, "what", "unit", "paper_way", "authors_way")
+    names = ("quantity", "● the paper's text", "◆ the authors' code", "", "change")
+    head = "".join(f"<th>{name}</th>" for name in names)
+    body = "".join(_variant_row(row) for _, row in table.iterrows())
+    text = caption or "Each quantity measured twice on the same data; the bar starts at 0."
+    rows = table.reset_index(drop=True)
+    return VariantTable(text, rows, f"<tr>{head}</tr>", body, "attn-variants")
+
+
+CLAIM_COLUMNS = ("claim", "paper", "ours", "95% interval", "phenomenon", "verdict", "deviations")
+OWN_WORDS = {"paper": "we said", "ours": "we found", "phenomenon": "holds if"}
+"""Headings where the claims are this book's own."""
+
+BADGES = {
+    "reproduced": ("yes", "✓"),
+    "partly": ("partly", "◐"),
+    "not reproduced": ("no", "✗"),
+    "not comparable": ("apart", "≠"),
+    "absent": ("absent", "–"),
+}
+
+
+def claim_table(
+    judgements: Sequence[Judgement],
+    deviations: Mapping[str, str],
+    *,
+    own: bool = False,
+    caption: str | None = None,
+) -> ClaimTable:
+    """Claim, the paper, ours, the verdict; below, each deviation that a row names, once.
+
+    own  the claims are no paper's, but those of this book
+    """
+    rows = pd.DataFrame([_claim_cells(one) for one in judgements], columns=list(CLAIM_COLUMNS))
+    words = OWN_WORDS if own else {}
+    head = "".join(f"<th>{words.get(name, name)}</th>" for name in CLAIM_COLUMNS)
+    body = "".join(
+        _claim_row(one, cells) for one, (_, cells) in zip(judgements, rows.iterrows(), strict=True)
+    )
+    named = {key for one in judgements for key in one.claim.deviations}
+    notes = "".join(
+        f"<dt>{html.escape(key)}</dt><dd>{html.escape(text)}</dd>"
+        for key, text in deviations.items()
+        if key in named
+    )
+    counts = [(name, sum(one.verdict == name for one in judgements)) for name in BADGES]
+    told = ", ".join(f"{count} {name}" for name, count in counts if count) or "no claim"
+    after = f"<dl>{notes}</dl>" if notes else ""
+    beside = "What we found beside what we said" if own else "Ours beside the paper"
+    text = caption or f"{beside}: {told}."
+    return ClaimTable(text, rows, f"<tr>{head}</tr>", body, "attn-claims", after)
+
+
+def number_text(value: float) -> str:
+    """About three digits that count, the same number of decimals for numbers of one size."""
+    if math.isnan(value):
+        return "–"
+    size = abs(value)
+    if value == int(value) and size < 1e6:
+        text = f"{int(value):,}"
+    elif size < 0.01:
+        text = f"{value:.2g}"
+    else:
+        text = f"{value:.{1 if size >= 10 else 2 if size >= 1 else 3}f}"
+    return text.replace("-", "−")
+
+
+def paper_name(key: str) -> str:
+    """`clark2019` as people write it."""
+    return f"{key[:-4].capitalize()} {key[-4:]}" if key[-4:].isdigit() else key.capitalize()
+
+
+def _variant_row(row: pd.Series) -> str:
+    one, two = float(row["paper_way"]), float(row["authors_way"])
+    unit = html.escape(str(row["unit"]))
+    what = f'{html.escape(str(row["what"]))} <span class="quiet">{unit}</span>'
+    numbers = "".join(
+        f"<td>{'–' if math.isnan(value) else f'{value:.4g}'.replace('-', '−')}</td>"
+        for value in (one, two)
+    )
+    cells = f"{numbers}<td>{_dumbbell(one, two)}</td><td>{_change(one, two)}</td>"
+    return f"<tr><th>{what}</th>{cells}</tr>"
+
+
+def _change(one: float, two: float) -> str:
+    change = two - one
+    if math.isnan(change):
+        return "–"
+    if not change:
+        return "none"
+    percent = 100 * change / abs(one) if one else 0.0
+    part = f" ({percent:+{'.0f' if abs(percent) >= 10 else '.2g'}}%)" if one else ""
+    return f"{change:+.3g}{part}".replace("-", "−")
+
+
+def _dumbbell(one: float, two: float) -> str:
+    """Both values on a line that starts at 0; nothing where a value is missing or negative."""
+    if math.isnan(one + two) or min(one, two) < 0 or max(one, two) == 0:
+        return ""
+    a, b = (6 + 108 * value / max(one, two) for value in (one, two))
+    ours = style.LOOKS["ours"].colour
+    link = f'<path d="M{a:.1f} 7H{b:.1f}" stroke="{ours}" stroke-width="2.5" opacity=".5"/>'
+    dots = f'<circle cx="{a:.1f}" cy="7" r="4" fill="{ours}"/>'
+    dots += f'<path d="M{b - 4.8:.1f} 7l4.8-4.8 4.8 4.8-4.8 4.8z" fill="{ours}"/>'
+    axis = f'<path d="M6 7H120" stroke="{style.FAINT}" opacity=".5"/>'
+    return f'<svg class="pair" viewBox="0 0 124 14" aria-hidden="true">{axis}{link}{dots}</svg>'
+
+
+def _claim_cells(one: Judgement) -> tuple[str, ...]:
+    claim, (value, said) = one.claim, _paper_says(one)
+    seen = ""
+    if one.phenomenon is not None and claim.phenomenon.measure != claim.measure:
+        seen = f" (here {_finding(one.phenomenon)})"
+    return (
+        claim.where,
+        f"{value}{': ' if value and said else ''}{said}",
+        "–"
+        if one.ours is None
+        else number_text(one.ours.value) + ("%" if value.endswith("%") else ""),
+        _interval(one.ours),
+        f"{claim.phenomenon.text}{seen}",
+        one.verdict,
+        ", ".join(claim.deviations),
+    )
+
+
+def _paper_says(one: Judgement) -> tuple[str, str]:
+    """The paper's number as it was printed, with its unit, and its words; either may be empty."""
+    told = one.claim.value
+    unit = str(told.get("unit", ""))
+    sign = {"percent": "%", "": ""}.get(unit, f" {unit}")
+    number = f"{float(told['value']):g}{sign}".replace("-", "−") if "value" in told else ""
+    return number, str(told.get("claim", ""))
+
+
+def _finding(found: Finding) -> str:
+    interval = _interval(found)
+    return number_text(found.value) + (f", {interval}" if interval != "–" else "")
+
+
+def _interval(found: Finding | None) -> str:
+    if found is None or math.isnan(found.low) or math.isnan(found.high):
+        return "–"
+    return f"{number_text(found.low)} to {number_text(found.high)}"
+
+
+def _claim_row(one: Judgement, cells: pd.Series) -> str:
+    """One claim; the names of the columns go along, for screens too narrow for a table."""
+    kind, sign = BADGES[one.verdict]
+    texts = {name: html.escape(str(cell)) for name, cell in cells.items()}
+    reason = html.escape(one.reason, quote=True)
+    badge = f'<span class="badge {kind}" title="{reason}"><i aria-hidden="true">{sign}</i> '
+    texts["verdict"] = f"{badge}{texts['verdict']}</span>"
+    name = html.escape(one.claim.id).replace(".", ".<wbr>").replace("_", "_<wbr>")
+    texts["claim"] += f' <span class="quiet">{name}</span>'
+    value, said = map(html.escape, _paper_says(one))
+    if value and said:
+        texts["paper"] = f'{value} <span class="quiet">{said}</span>'
+    rest = "".join(f'<td data-name="{name}">{texts[name]}</td>' for name in CLAIM_COLUMNS[1:])
+    return f'<tr><th data-name="claim">{texts["claim"]}</th>{rest}</tr>'

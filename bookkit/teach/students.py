@@ -1,0 +1,142 @@
+"""Student copies of the chapters: the same notebooks, with blanks in place of the solutions."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from attnlib.errors import AttnlibError
+from bookkit.teach.exercises import LEVELS, Exercise, Part, exercise
+from bookkit.teach.plainmyst import BLANK, Words, equation_numbers, papers_of, plain_markdown
+
+Cell = dict[str, Any]
+
+_FENCE = re.compile(
+    r"^(?P<fence>`{3,})\{(?P<kind>exercise|solution)\}(?P<inside>.*?)^(?P=fence)[ \t]*$",
+    re.M | re.S,
+)
+_LABEL = re.compile(r"^:label: (\S+)\n", re.M)
+
+GUIDE = f"""\
+> **This is your copy**
+>
+> - Run the cells from the top. The parameters are those of the small edition: minutes on a laptop.
+> - Where the book prints a number of its run, your copy has a blank: {BLANK}. Read it off your own
+>   figures and tables.
+> - Below each exercise there is a cell for your work, and a cell that checks it. Put your answers
+>   in place of the dots and run it. A wrong answer gets a hint, never the solution.
+> - What no computer can check (a reason, a design, a doubt) is the better half of most exercises.
+>   Write it down as well.
+"""
+
+
+class StudentError(AttnlibError):
+    """A chapter of which no student copy can be made."""
+
+
+def write_student_copy(source: Path, bibliography: Path, target: Path) -> Path:
+    """Write the student copy of a chapter; the same source always gives the same file."""
+    book = json.loads(source.read_text(encoding="utf-8"))
+    made = student_copy(book, bibliography.read_text(encoding="utf-8"))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(made, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    target.write_text(text, encoding="utf-8")
+    return target
+
+
+def student_copy(book: dict[str, Any], bibliography: str = "") -> dict[str, Any]:
+    """A notebook without outputs and solutions, and with cells for answers and checks."""
+    cells = copy.deepcopy(book["cells"])
+    texts = ["".join(cell["source"]) for cell in cells]
+    words = Words(papers_of(bibliography), equation_numbers(texts))
+    made: list[Cell] = []
+    for number, (cell, text) in enumerate(zip(cells, texts, strict=True), start=1):
+        name = cell.get("id") or f"cell-{number}"
+        if cell["cell_type"] == "markdown":
+            made += _open_text(name, text, words)
+        else:
+            made.append(_emptied(cell, name, text))
+        if number == 1:
+            made.append(_markdown("how-to-use-this-copy", GUIDE))
+    kept = {key: book["metadata"][key] for key in KEPT if key in book["metadata"]}
+    return {"cells": made, "metadata": kept, "nbformat": 4, "nbformat_minor": 5}
+
+
+KEPT = ("kernelspec", "language_info")
+
+
+def _emptied(cell: Cell, name: str, text: str) -> Cell:
+    """A code cell as it was before it ran. Cells that the book hides are folded."""
+    tags = cell["metadata"].get("tags", [])
+    told: dict[str, Any] = {"tags": list(tags)} if tags else {}
+    if {"remove-cell", "remove-input", "hide-input"} & set(tags):
+        told["jupyter"] = {"source_hidden": True}
+    return _code(name, text, told)
+
+
+def _open_text(name: str, text: str, words: Words) -> Iterator[Cell]:
+    """The cells that a text becomes: text as it is, exercises with blanks, no solutions."""
+    at, count = 0, 0
+    for found in [*_FENCE.finditer(text), None]:
+        between = text[at : found.start() if found else len(text)].strip()
+        if between:
+            count += 1
+            yield _markdown(
+                name if count == 1 else f"{name}-{count}", plain_markdown(between, words)
+            )
+        if found is None:
+            return
+        at = found.end()
+        if found["kind"] == "exercise":
+            yield from _exercise_cells(found["inside"], words)
+
+
+def _exercise_cells(inside: str, words: Words) -> Iterator[Cell]:
+    label = _LABEL.search(inside)
+    if label is None:
+        raise StudentError("an exercise has no label. Give it one, and an entry in the catalogue.")
+    entry = exercise(label[1])
+    about = f"*{LEVELS[entry.level]} · about {entry.minutes} minutes · {_needs(entry)}*"
+    task = plain_markdown(_LABEL.sub("", inside, count=1).strip(), words)
+    head = f"### Exercise {entry.number}: {entry.title}"
+    yield _markdown(entry.label, f"{head}\n\n{about}\n\n{task}")
+    yield _code(f"{entry.label}-work", "# Your work", {"tags": ["answer"]})
+    yield _code(f"{entry.label}-check", check_source(entry), {"tags": ["check"]})
+
+
+def _needs(entry: Exercise) -> str:
+    return (
+        entry.needs if entry.needs == "paper and pencil" else f"data of the {entry.needs} edition"
+    )
+
+
+def check_source(entry: Exercise) -> str:
+    """The code of a check cell, with a blank for every part and what it asks for above it."""
+    start = "from bookkit.teach.exercises import check\n\n"
+    if len(entry.parts) == 1:
+        (part,) = entry.parts
+        return f'{start}# {_asked(part)}\ncheck("{entry.label}", ...)'
+    blanks = "".join(
+        f'        # {_asked(part)}\n        "{part.name}": ...,\n' for part in entry.parts
+    )
+    return f'{start}check(\n    "{entry.label}",\n    {{\n{blanks}    }},\n)'
+
+
+def _asked(part: Part) -> str:
+    """What a part asks for, with its choices unless the question names them already."""
+    if all(choice in part.asks for choice in part.choices):
+        return part.asks
+    return f"{part.asks} ({'; '.join(part.choices)})"
+
+
+def _markdown(name: str, text: str) -> Cell:
+    return {"cell_type": "markdown", "id": name, "metadata": {}, "source": text}
+
+
+def _code(name: str, text: str, told: dict[str, Any]) -> Cell:
+    cell: Cell = {"cell_type": "code", "id": name, "metadata": told, "source": text}
+    return {**cell, "execution_count": None, "outputs": []}

@@ -1,0 +1,173 @@
+"""What a head does to a model's answers, to its loss, and to its changes by fine-tuning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from attnlib.data.corpora import Corpus
+from attnlib.data.tasks import TASKS
+from attnlib.measure.stats import estimate
+from attnlib.measure.stream import Progress
+from attnlib.models import Encoder
+from bookkit.papers import Finding
+from bookkit.results import Found
+from experiments.guan2020.ablating import spread_out
+from experiments.guan2020.subjects import reader_of
+from experiments.kovaleva2019.grids import TAIL, head_rows, mean_ends
+from experiments.shared.ablations import single_ablations
+from experiments.shared.disabling import Answers, p_values, row_scores
+from experiments.shared.headfit import Budget, masked_lm_head
+from experiments.shared.importance import attention_gradients
+
+HALVES = 200
+QUESTIONS = "questions"
+DRAWS = 1000
+
+
+def task_effects(answers: pd.DataFrame, *, task: str, seed: int = 0) -> Found:
+    """What disabling each head costs a task, and how many of its answers change at all.
+
+    answers  the table of Kovaleva's `disabled_answers`: the whole model, then a column per head
+    table    layer, head, cost (points lost, with low and high), p (two-sided, of the cost),
+             influence: percent of the answers that change; of scores their mean change in percent
+             of the labels' spread
+    facts    reliability of both: the rank correlation of two halves of the inputs, over heads,
+             stepped up to the whole (Spearman and Brown)
+    """
+    heads = [name for name in answers.columns if "-" in name]
+    label, whole = answers["label"].to_numpy(float), answers["whole"].to_numpy(float)
+    changed = answers[heads].to_numpy(float).T
+    regression = TASKS[task].regression
+    moved = np.abs(changed - whole) / label.std() if regression else changed != whole
+    rows = np.concatenate([whole[None], changed])
+
+    def costs(places: np.ndarray) -> np.ndarray:
+        points = 100 * row_scores(rows[:, places], label[places], TASKS[task])
+        return np.asarray(points[0] - points[1:])
+
+    generator = np.random.default_rng(seed)
+    n = len(label)
+    again = np.stack([costs(generator.integers(0, n, n)) for _ in range(DRAWS)])
+    ends = estimate(moved.T.astype(float), np.ones_like(moved.T, dtype=float), seed=seed)
+    places = np.array([[int(part) for part in name.split("-")] for name in heads])
+    table = pd.DataFrame({"layer": places[:, 0], "head": places[:, 1], "cost": costs(np.arange(n))})
+    table["cost_low"], table["cost_high"] = np.nanpercentile(again, [TAIL, 100 - TAIL], axis=0)
+    table["p"] = p_values(Answers(("whole", *heads), rows, label, TASKS[task]), seed=seed)
+    for name, end in (("influence", ends.mean), ("influence_low", ends.low)):
+        table[name] = 100 * end
+    table["influence_high"] = 100 * ends.high
+    halves = [_halved(generator.permutation(n)) for _ in range(HALVES)]
+    reliability = {
+        "cost": _reliability([(costs(a), costs(b)) for a, b in halves]),
+        "influence": _reliability([(moved[:, a].mean(1), moved[:, b].mean(1)) for a, b in halves]),
+    }
+    return Found(table, facts={"inputs": n, "task": task, "reliability": reliability})
+
+
+def _halved(order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    half = len(order) // 2
+    return order[:half], order[half:]
+
+
+def _reliability(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> float | None:
+    """Mean rank correlation of two halves, and what it would be of two wholes: 2r / (1 + r)."""
+    from scipy.stats import spearmanr
+
+    found = []
+    for one, other in pairs:
+        if np.ptp(one) > 0 and np.ptp(other) > 0:
+            found.append(float(spearmanr(one, other).statistic))
+    if not found:
+        return None
+    r = float(np.mean(found))
+    return 2 * r / (1 + r) if r > 0 else r
+
+
+def question_effects(
+    *corpora: Corpus,
+    encoder: Encoder,
+    recipe: Mapping[str, Any] | None,
+    n_questions: int,
+    progress: Progress | None = None,
+) -> Found:
+    """The same for answering questions: every head at 1/L in turn.
+
+    corpora  what the model learns to answer from, and last the questions that it is asked
+    table    layer, head, cost (rise of the right answer's cross-entropy, in nats), influence: mean
+             size of that change, with ends; f1 (points lost)
+    """
+    *train, asked = corpora
+    reader = reader_of(*train, encoder=encoder, recipe=recipe, progress=progress)
+    chosen = spread_out([question.article for question in asked.examples], n_questions)
+    questions = [asked.examples[place] for place in chosen]
+    heads, outcome = single_ablations(reader, questions, action="uniform", progress=progress)
+    rise = (outcome.loss[1:] - outcome.loss[0]).T  # question head
+    columns: dict[str, np.ndarray] = {}
+    for name, values in (("cost", rise), ("influence", np.abs(rise))):
+        ends = mean_ends(values, 0)
+        columns |= {name: ends.mean, f"{name}_low": ends.low, f"{name}_high": ends.high}
+    table = pd.DataFrame({"layer": [a + 1 for a, _ in heads], "head": [b + 1 for _, b in heads]})
+    table = table.assign(**columns, f1=100 * (outcome.f1[0] - outcome.f1[1:]).mean(1))
+    known = rise[~np.isnan(rise).any(1)]
+    generator = np.random.default_rng(0)
+    halves = [_halved(generator.permutation(len(known))) for _ in range(HALVES)]
+    reliability = {
+        name: _reliability([(part[a].mean(0), part[b].mean(0)) for a, b in halves])
+        for name, part in (("cost", known), ("influence", np.abs(known)))
+    }
+    facts = {
+        "inputs": len(questions),
+        "passes": len(outcome.names) * len(questions),
+        "task": QUESTIONS,
+        "whole_loss": float(np.nanmean(outcome.loss[0])),
+        "whole_f1": 100 * float(outcome.f1[0].mean()),
+        "reliability": reliability,
+    }
+    return Found(table, facts=facts)
+
+
+def head_gradients(
+    corpus: Corpus,
+    fit_on: Corpus,
+    *,
+    encoder: Encoder,
+    maskings: int = 2,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Found:
+    r"""How much the masked-LM loss hangs on each head's attention.
+
+    .. math:: \frac{1}{n} \sum_q \sum_k |\partial L / \partial a_{qk}| \, a_{qk}
+
+    fit_on  texts for a masked-LM head where the model has none; those of `corpus` are left out
+    table   layer, head, mean, low, high
+    """
+    measured = set(corpus.examples)
+    others = tuple(one for one in fit_on.examples if one not in measured)
+    budget = Budget(n_segments=len(others), n_maskings=maskings, n_epochs=1)
+    options: Any = {"mask_rate": 0.15, "max_length": 128, "seed": seed, "progress": progress}
+    head, quality = masked_lm_head(
+        encoder, replace(fit_on, examples=others), budget=budget, hide=True, **options
+    )
+    found = attention_gradients(encoder, head, corpus, hide=True, **options)
+    # These three classes share out all keys; their weights count pairs, so sums are summed.
+    total = sum(found.rows(name, "gradient_times_attention")[0] for name in CLASSES)
+    pairs = sum(found.rows(name)[1] for name in CLASSES)
+    assert isinstance(total, np.ndarray)
+    ends = estimate(total, np.sqrt(np.asarray(pairs, float)), seed=seed)  # n queries of n x n pairs
+    table = head_rows(mean=ends.mean, low=ends.low, high=ends.high)
+    facts = {
+        "inputs": len(corpus),
+        "passes": len(corpus) + maskings * len(others),
+        "accuracy": quality["accuracy"],
+        "baseline_accuracy": quality["baseline_accuracy"],
+    }
+    return Found(table, {"gradient.accuracy": Finding(float(quality["accuracy"]))}, facts)
+
+
+CLASSES = ("sep", "period_or_comma", "other")

@@ -1,0 +1,236 @@
+"""Four vocabularies for the same heads: the class that each paper would give to every head."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float, Int
+
+from attnlib.data.corpora import Corpus
+from attnlib.errors import BadValue
+from attnlib.measure.hypotheses import ALPHA, from_moments
+from attnlib.measure.roles import THRESHOLD
+from attnlib.measure.stream import Progress
+from attnlib.models import Encoder
+from bookkit.results import Found
+from experiments.agreement.sightings import BLOCK, Sighting, sighting_of
+from experiments.kovaleva2019.grids import head_rows
+from experiments.shared.clusters import BEHAVIOURS, Thresholds
+from experiments.shared.headtypes import TYPES, fitted, named_types
+from experiments.shared.patterns import PATTERNS
+from experiments.shared.taxonomies import agreement_kappa
+
+DRAWS = 200
+"""Times that the inputs are drawn again and every head is named anew."""
+HALVES = 20
+DIGITS = "0123456789abcdef"
+JUDGED = {"local": "local", "block": BLOCK, "delimiter": "delimiter", "syntactic": "syntactic"}
+"""Pande's coarse roles, and the score each is judged by: block by the authors' (its printed one
+cannot reach the threshold)."""
+NO_ROLE = "none"
+ROLE_SETS = (
+    NO_ROLE,
+    *("+".join(chosen) for n in range(1, 5) for chosen in combinations(JUDGED, n)),
+)
+VOCABULARIES: Mapping[str, tuple[str, ...]] = {
+    "clark": (*BEHAVIOURS, "other"),
+    "rule": PATTERNS,
+    "network": PATTERNS,
+    "guan": (*TYPES, "unnamed"),
+    "pande": ROLE_SETS,
+}
+"""The classes of every vocabulary; `rule` and `network` are two ways to Kovaleva's."""
+NAMES = {
+    "clark": "Clark: behaviour",
+    "rule": "Kovaleva: pattern by rule",
+    "network": "Kovaleva: pattern by network",
+    "guan": "Guan: type",
+    "pande": "Pande: roles",
+    "layer": "layer alone",
+    "entropy": "entropy alone",
+}
+QUESTIONS: Mapping[str, Mapping[str, Callable[[str], bool]]] = {
+    "near": {
+        "clark": lambda label: label in ("previous", "next", "self"),
+        "rule": lambda label: "diagonal" in label,
+        "network": lambda label: "diagonal" in label,
+        "guan": lambda label: label == "diagonal",
+        "pande": lambda label: "local" in label.split("+"),
+    },
+    "special": {
+        "clark": lambda label: label in ("[SEP]", "[CLS]", "punctuation"),
+        "rule": lambda label: "vertical" in label,
+        "network": lambda label: "vertical" in label,
+        "guan": lambda label: "vertical" in label,
+        "pande": lambda label: "delimiter" in label.split("+"),
+    },
+    "spread": {
+        "clark": lambda label: label == "broad",
+        "rule": lambda label: label in ("heterogeneous", "block"),
+        "network": lambda label: label in ("heterogeneous", "block"),
+        "guan": lambda label: label == "dense",
+        "pande": lambda label: not {"local", "delimiter"} & set(label.split("+")),
+    },
+}
+"""Questions that all vocabularies answer: does a head look near, at special tokens, at neither?"""
+ASKED = {
+    "near": "looks at neighbours",
+    "special": "looks at special tokens",
+    "spread": "looks at neither",
+}
+
+Counts = Float[np.ndarray, "draw input"]
+
+
+def head_labels(
+    corpus: Corpus,
+    *,
+    encoder: Encoder,
+    school: Mapping[str, Any],
+    threshold: float = THRESHOLD,
+    twin: bool = False,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Found:
+    """The class of every head in every vocabulary, and its class when inputs are drawn again.
+
+    school, twin  see `sighting_of`
+    threshold     the mean bias that makes a role of Pande's
+    table  vocabulary, layer, head, label, same (share of the draws with this label), draws: a
+           digit per draw, the place of the label among VOCABULARIES[vocabulary]
+    facts  halves: vocabulary -> Cohen's kappa of the labels of two halves of the inputs, many times
+    """
+    seen = sighting_of(
+        corpus, encoder=encoder, school=school, twin=twin, seed=seed, progress=progress
+    )
+    generator = np.random.default_rng(seed)
+    n = seen.n_inputs
+    whole = np.ones((1, n))
+    again = generator.multinomial(n, np.full(n, 1 / n), size=DRAWS).astype(float)
+    named = named_heads(seen, np.concatenate([whole, again]), seed, threshold)
+    tables = []
+    for name, classes in VOCABULARIES.items():
+        first, rest = named[name][0], named[name][1:]
+        grid = first.reshape(seen.shape)
+        same = (rest == first).mean(0).reshape(seen.shape)
+        table = head_rows(label=np.array(classes, dtype=object)[grid], same=same)
+        table.insert(0, "vocabulary", name)
+        table["draws"] = ["".join(DIGITS[place] for place in head) for head in rest.T]
+        tables.append(table)
+    facts: dict[str, Any] = {
+        "inputs": n,
+        "passes": n,
+        "corpus": corpus.name,
+        "halves": _halves(seen, generator, seed, threshold),
+    }
+    return Found(pd.concat(tables, ignore_index=True), facts=facts)
+
+
+def named_heads(
+    seen: Sighting, counts: Counts, seed: int = 0, threshold: float = THRESHOLD
+) -> dict[str, Int[np.ndarray, "draw flat"]]:
+    """The class of every head in every vocabulary, for every draw of inputs.
+
+    counts  how often each input is drawn
+    """
+    return {
+        "clark": _behaviours(seen, counts),
+        "rule": _patterns(seen.patterns["rule"], counts),
+        "network": _patterns(seen.patterns["network"], counts),
+        "guan": np.stack(list(_types(seen, counts, seed))),
+        "pande": _roles(seen, counts, threshold),
+    }
+
+
+def _mean(values: np.ndarray, counts: Counts) -> np.ndarray:
+    """(draw, flat): means over the inputs that define a value, as often as they are drawn."""
+    flat = values.reshape(len(values), -1)
+    has = ~np.isnan(flat)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray((counts @ np.where(has, flat, 0.0)) / (counts @ has.astype(float)))
+
+
+def _behaviours(seen: Sighting, counts: Counts) -> np.ndarray:
+    """Clark: the first behaviour that fits, by the thresholds of the authors' code."""
+    limits = Thresholds()
+    found = np.full((len(counts), np.prod(seen.shape)), len(BEHAVIOURS))
+    for place, (metric, limit) in reversed(list(enumerate(BEHAVIOURS.values()))):
+        found[_mean(seen.values[metric], counts) > limit(limits)] = place
+    return found
+
+
+def _patterns(shares: np.ndarray, counts: Counts) -> np.ndarray:
+    """Kovaleva: the pattern that most of a head's maps have; of equals the first."""
+    flat = shares.reshape(len(shares), -1)
+    return np.asarray((counts @ flat).reshape(len(counts), -1, len(PATTERNS)).argmax(-1))
+
+
+def _types(seen: Sighting, counts: Counts, seed: int) -> Iterator[np.ndarray]:
+    """Guan: clusters of the mean features, named by the chapter's rule."""
+    windows = [name.startswith("window_") or name == "self" for name in seen.parts]
+    special = [place for place, window in enumerate(windows) if not window]
+    first = next(i for i, name in enumerate(seen.parts) if name.startswith("window_"))
+    near = [first, seen.parts.index("self")]
+    defined = ~np.isnan(seen.features).any((1, 2))
+    rows = seen.features[defined]
+    for drawn in counts[:, defined]:
+        mean = np.tensordot(drawn / drawn.sum(), rows, 1)
+        try:
+            names = named_types(mean, fitted(mean, 4, seed=seed, special=special), special, near)
+        except BadValue:  # two clusters tie, as those of a network that learnt nothing may
+            names = ["unnamed"] * len(mean)
+        yield np.array([VOCABULARIES["guan"].index(name) for name in names])
+
+
+def _roles(seen: Sighting, counts: Counts, threshold: float) -> np.ndarray:
+    """Pande: the set of coarse roles that the z-test assigns."""
+    sets = {frozenset(name.split("+")): place for place, name in enumerate(ROLE_SETS)}
+    has = []
+    for score in JUDGED.values():
+        values = seen.values[f"bias_{score}"]
+        flat = values.reshape(len(values), -1)
+        n = counts @ (~np.isnan(flat)).astype(float)
+        mean, square = _mean(flat, counts), _mean(flat**2, counts)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            sd = np.sqrt(np.maximum(square - mean**2, 0) * n / np.maximum(n - 1, 1))
+            has.append(np.nan_to_num(from_moments(mean, sd, n, threshold).p, nan=1.0) < ALPHA)
+    roles, flags = list(JUDGED), np.stack(has)
+    found = np.zeros(flags.shape[1:], int)
+    for pattern in np.unique(flags.reshape(len(flags), -1).T, axis=0):
+        own = frozenset(np.array(roles)[pattern].tolist() or [NO_ROLE])
+        found[(flags == pattern[:, None, None]).all(0)] = sets[own]
+    return found
+
+
+def _halves(
+    seen: Sighting, generator: np.random.Generator, seed: int, threshold: float
+) -> dict[str, list[float | None]]:
+    """Cohen's kappa of the labels on two halves of the inputs, for several random halves."""
+    found: dict[str, list[float | None]] = {name: [] for name in VOCABULARIES}
+    for _ in range(HALVES):
+        first = np.zeros(seen.n_inputs)
+        first[generator.permutation(seen.n_inputs)[: seen.n_inputs // 2]] = 1
+        named = named_heads(seen, np.stack([first, 1 - first]), seed, threshold)
+        for name, (one, other) in named.items():
+            value = agreement_kappa(one, other)
+            found[name].append(None if np.isnan(value) else value)
+    return found
+
+
+def labels_of(table: pd.DataFrame, vocabulary: str) -> tuple[np.ndarray, np.ndarray]:
+    """The labels (head,) of a vocabulary, and those of the draws (draw, head), as names."""
+    rows = table[table["vocabulary"] == vocabulary].sort_values(["layer", "head"])
+    classes = np.array(VOCABULARIES[vocabulary], dtype=object)
+    places = np.array([[DIGITS.index(digit) for digit in head] for head in rows["draws"]])
+    return rows["label"].to_numpy(object), classes[places.T]
+
+
+def answers(labels: np.ndarray, vocabulary: str, question: str) -> np.ndarray:
+    """Whether each label says yes to a question, such as whether a head looks near."""
+    yes = QUESTIONS[question][vocabulary]
+    known = {label: yes(label) for label in np.unique(labels.astype(str))}
+    return np.vectorize(known.__getitem__, otypes=[bool])(labels.astype(str))

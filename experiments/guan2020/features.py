@@ -1,0 +1,188 @@
+"""Sec. 3: the distance features of every head, and what the open points of Eq. 2 change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.metrics import adjusted_rand_score
+
+from attnlib.data.corpora import Corpus
+from attnlib.measure.stream import Progress, stream
+from attnlib.metrics.reach import distance_metrics, feature_rows
+from attnlib.models import Encoder, weights_digest
+from bookkit.papers import Finding
+from bookkit.results import Found
+from experiments.guan2020.subjects import model_of
+from experiments.shared.headtypes import TYPES, fitted, named_types
+
+N_TYPES = 4
+_KEPT: dict[tuple[str, ...], Features] = {}
+"""Features of this process: several experiments look at the same ones."""
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """What each part of the feature is for every head in every input.
+
+    rows  (input, head, feature), heads numbered over all layers
+    """
+
+    names: tuple[str, ...]
+    rows: np.ndarray
+    n_heads: int
+    tokens: int
+
+    @property
+    def mean(self) -> np.ndarray:
+        """(head, feature): the mean over inputs, each of which counts alike."""
+        return np.asarray(self.rows.mean(0))
+
+    @property
+    def special(self) -> list[int]:
+        """Columns of the special tokens."""
+        windows = [name.startswith("window_") or name == "self" for name in self.names]
+        return [place for place, other in enumerate(windows) if not other]
+
+    @property
+    def near(self) -> list[int]:
+        """Columns of self and of the nearest window."""
+        first = next(place for place, n in enumerate(self.names) if n.startswith("window_"))
+        return [first, self.names.index("self")]
+
+    @property
+    def far(self) -> list[int]:
+        """Columns of all windows but the nearest."""
+        known = {*self.special, *self.near}
+        return [place for place in range(len(self.names)) if place not in known]
+
+    @property
+    def layers(self) -> np.ndarray:
+        """(head,): the layer of each head, from 1."""
+        return np.arange(self.rows.shape[1]) // self.n_heads + 1
+
+    def heads(self) -> pd.DataFrame:
+        """One row per head: layer and head, both from 1."""
+        places = np.arange(self.rows.shape[1])
+        return pd.DataFrame({"layer": self.layers, "head": places % self.n_heads + 1})
+
+
+def features_of(
+    *corpora: Corpus,
+    encoder: Encoder,
+    task: str | None,
+    recipe: Mapping[str, Any] | None,
+    max_length: int,
+    progress: Progress | None = None,
+    **division: Any,
+) -> Features:
+    """The features of one of the chapter's models on the last corpus, found once in a process.
+
+    corpora   what the model learns from, if anything, and last the inputs
+    division  windows, specials, edges, length: how Eq. 2 is read
+    """
+    *train, inputs = corpora
+    model = model_of(*train, encoder=encoder, task=task, recipe=recipe, progress=progress)
+    key = (weights_digest(model), inputs.digest, str(max_length), repr(sorted(division.items())))
+    if key not in _KEPT:
+        metrics = distance_metrics(**division)
+        found = stream(
+            model,
+            inputs,
+            metrics,
+            max_length=max_length,
+            batch_size=8,
+            on_long="truncate",
+            progress=progress,
+        )
+        names, rows = feature_rows(found.not_empty())
+        total = found.rows(metrics[0].key)[1].reshape(len(rows), -1)[:, 0].sum()
+        defined = rows[~np.isnan(rows).any((1, 2))]
+        _KEPT[key] = Features(names, defined, model.n_heads, int(total))
+    return _KEPT[key]
+
+
+def head_features(
+    *corpora: Corpus,
+    encoder: Encoder,
+    model: str,
+    task: str | None,
+    recipe: Mapping[str, Any] | None,
+    max_length: int,
+    progress: Progress | None = None,
+) -> Found:
+    """The mean feature of every head.
+
+    table  layer, head, feature, value
+    """
+    given: Any = {"encoder": encoder, "task": task, "recipe": recipe, "max_length": max_length}
+    found = features_of(*corpora, **given, progress=progress)
+    wide = found.heads().join(pd.DataFrame(found.mean, columns=list(found.names)))
+    table = wide.melt(["layer", "head"], var_name="feature")
+    sums = found.rows.sum(-1)
+    gap = float(np.abs(sums - 1).max())
+    farthest = float(sums.flat[np.abs(sums - 1).argmax()])
+    numbers = {"features.sum": Finding(farthest), "features.largest_gap": Finding(gap)}
+    facts = {
+        "inputs": len(found.rows),
+        "tokens": found.tokens,
+        "passes": len(found.rows),
+        "model": model,
+        "mean_length": found.tokens / len(found.rows),
+    }
+    return Found(table.sort_values(["layer", "head"], kind="stable"), numbers, facts)
+
+
+READINGS: dict[str, dict[str, Any]] = {
+    "16 windows of L/16 (ours)": {},
+    "windows over 1 .. L-1": {"edges": "equal"},
+    "L = 384, padding counted": {"length": 384},
+    "8 windows": {"windows": 8},
+    "32 windows": {"windows": 32},
+    "no special tokens": {"specials": ()},
+    "[CLS] and [SEP] only": {"specials": ("cls", "sep")},
+    "all punctuation": {"specials": ("cls", "sep", "punctuation")},
+}
+"""Other readings of Eq. 2, by what is different."""
+
+
+def feature_decisions(
+    *corpora: Corpus,
+    encoder: Encoder,
+    model: str,
+    task: str | None,
+    recipe: Mapping[str, Any] | None,
+    max_length: int,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Found:
+    """What another reading of Eq. 2 does to the types: how many heads change theirs.
+
+    table  reading, agreement (adjusted Rand index with our reading), same (share of heads of the
+           same type; NaN where the naming rule has no special tokens to go by), and how many heads
+           each of the four types has (n_dense, ...)
+    """
+    given: Any = {"encoder": encoder, "task": task, "recipe": recipe, "max_length": max_length}
+    ours: list[str] = []
+    labels = np.array([])
+    rows = []
+    for reading, division in READINGS.items():
+        found = features_of(*corpora, **given, progress=progress, **division)
+        clustering = fitted(found.mean, N_TYPES, seed=seed, special=found.special)
+        types = (
+            named_types(found.mean, clustering, found.special, found.near) if found.special else []
+        )
+        ours, labels = ours or types, labels if len(labels) else clustering.labels
+        same = [one == other for one, other in zip(types, ours, strict=False)]
+        rows.append(
+            {
+                "reading": reading,
+                "agreement": adjusted_rand_score(labels, clustering.labels),
+                "same": float(np.mean(same)) if types else np.nan,
+                **{f"n_{name}": types.count(name) if types else np.nan for name in TYPES},
+            }
+        )
+    return Found(pd.DataFrame(rows), facts={"inputs": len(found.rows), "model": model})

@@ -1,0 +1,186 @@
+"""Sec. 4.2, Fig. 4: heads that link the word of a frame with its core elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from attnlib.data.assets import resolve
+from attnlib.data.corpora import Corpus, examples_digest
+from attnlib.data.examples import FrameExample, Span
+from attnlib.errors import CorpusError
+from attnlib.measure.hypotheses import benjamini_hochberg, one_sided
+from attnlib.measure.stream import Progress, stream
+from attnlib.metrics.links import control_metric, found_links, frame_links, link_metric
+from attnlib.models import Encoder
+from bookkit.papers import Finding
+from bookkit.results import Found
+from experiments.kovaleva2019.grids import TAIL, drawn, head_rows, mean_ends, values_of
+from experiments.pande2021.beside import rank_correlation
+
+ASSET, REFERENCE = "kovaleva-reference", "kovaleva_heads_digitised.tsv"
+LONGEST_SENTENCE, LONGEST_ELEMENT, LEAST_DISTANCE = 12, 3, 2
+MAX_LENGTH = 128
+DEVIATIONS = 3
+"""A head stands out if its mean exceeds the mean over heads by so many standard deviations."""
+DRAWS = 1000
+HALVES = 200
+BESIDE = {"frames": "frames.layer_correlation", "cosine": "cosine.authors_layers"}
+"""The finding that each of the authors' maps leads to."""
+OWN_LIST = "framenet-473"
+
+
+def passes_filter(example: FrameExample) -> bool:
+    """The paper's filter: short sentences, short core elements, and no linked neighbours."""
+    elements = [span for _, span in example.core_elements]
+    return (
+        bool(elements)
+        and len(example.words) <= LONGEST_SENTENCE
+        and all(len(span) <= LONGEST_ELEMENT for span in elements)
+        and all(_distance(example.target, span) >= LEAST_DISTANCE for span in elements)
+    )
+
+
+def _distance(first: Span, second: Span) -> int:
+    """Words from one to the other: 1 for neighbours, 0 where they overlap."""
+    return max(second.start - first.end + 1, first.start - second.end + 1, 0)
+
+
+def chosen_frames(corpus: Corpus) -> Corpus:
+    """The authors' own list as it is; of any other corpus what passes the paper's filter."""
+    return corpus if corpus.name == OWN_LIST else filtered(corpus)
+
+
+def filtered(corpus: Corpus, but: Corpus | None = None) -> Corpus:
+    """The sentences that pass the paper's filter; a sentence with several frames counts once.
+
+    but  sentences of this corpus are left out
+    """
+    seen = {example.words for example in but.examples} if but else set()  # type: ignore[attr-defined]
+    kept = []
+    for example in corpus.examples:
+        if example.words not in seen and passes_filter(example):
+            seen.add(example.words)
+            kept.append(example)
+    if not kept:
+        raise CorpusError(
+            f"no sentence of {corpus.name} passes the filter: at most {LONGEST_SENTENCE} words, "
+            f"core elements of at most {LONGEST_ELEMENT} words, {LEAST_DISTANCE} words apart."
+        )
+    return replace(corpus, examples=tuple(kept), digest=examples_digest(tuple(kept)))
+
+
+def frame_scores(
+    corpus: Corpus,
+    *,
+    encoder: Encoder,
+    name: str = "frames",
+    direction: str = "both",
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Found:
+    """Each head's largest weight along a link, mean over sentences, beside pairs as far apart.
+
+    name   of the findings: "frames" are those that the claims ask for
+    table  layer, head, mean, low, high, control, lead, lead_low, lead_high, q (of a lead > 0)
+    """
+    links = found_links("frame", corpus.examples, frame_links)
+    metrics = [link(links, direction=direction) for link in (link_metric, control_metric)]
+    length = min(MAX_LENGTH, encoder.max_length)
+    found = stream(encoder, corpus, metrics, max_length=length, progress=progress).not_empty()
+    scores, controls = (values_of(found, metric.key) for metric in metrics)
+    both = ~np.isnan(scores + controls).any((1, 2))
+    lead = scores - controls
+    mean, led = mean_ends(scores, seed), mean_ends(lead, seed)
+    tested = one_sided(lead, 0.0)
+    table = head_rows(
+        mean=mean.mean,
+        low=mean.low,
+        high=mean.high,
+        control=np.nanmean(controls, axis=0),
+        lead=led.mean,
+        lead_low=led.low,
+        lead_high=led.high,
+        q=benjamini_hochberg(tested.p),
+    )
+    passing = sum(passes_filter(example) for example in corpus.examples)  # type: ignore[arg-type]
+    findings = {"sentences": Finding(float(passing)), **_standing_out(scores, lead, seed)}
+    facts = {
+        "inputs": found.n_examples,
+        "passes": found.n_examples,
+        "controlled": int(both.sum()),
+        "passing": passing,
+        "frames": len({example.frame for example in corpus.examples}),
+        "direction": direction,
+    }
+    return Found(table, {f"{name}.{key}": one for key, one in findings.items()}, facts)
+
+
+def _standing_out(scores: np.ndarray, lead: np.ndarray, seed: int) -> dict[str, Finding]:
+    """Heads far above the others, the lead of the best, and of the best chosen on other data."""
+    generator = np.random.default_rng(seed)
+    places = [np.arange(len(scores))]
+    places += [generator.integers(0, len(scores), len(scores)) for _ in range(DRAWS)]
+    strong, best = [], []
+    with np.errstate(invalid="ignore"):
+        for at in places:
+            mean = np.nanmean(scores[at], axis=0)
+            strong.append(float((mean >= mean.mean() + DEVIATIONS * mean.std()).sum()))
+            best.append(float(np.nanmean(lead[at], axis=0).ravel()[mean.argmax()]))
+        clean = []
+        for _ in range(HALVES):
+            order = generator.permutation(len(scores))
+            one, other = order[: len(order) // 2], order[len(order) // 2 :]
+            chosen = np.nanmean(scores[one], axis=0).argmax()
+            clean.append(float(np.nanmean(lead[other], axis=0).ravel()[chosen]))
+    low, high = np.nanpercentile(clean, [TAIL, 100 - TAIL])
+    return {
+        "strong_heads": drawn(strong),
+        "best_lead": drawn(best),
+        "clean_lead": Finding(float(np.nanmean(clean)), float(low), float(high)),
+    }
+
+
+def authors_map() -> pd.DataFrame:
+    """The authors' published maps, read off the colours: layer, head (from 1), frames, cosine."""
+    path = resolve(ASSET) / REFERENCE
+    table = pd.read_csv(path, sep="\t")
+    names = {
+        "framenet_mean_max_attention_pretrained": "frames",
+        "cosine_pretrained_vs_finetuned_QQP": "cosine",
+    }
+    if not {"layer", "head", *names} <= set(table.columns):
+        raise CorpusError(f"{path.name} has other columns than expected. Fetch {ASSET} again.")
+    table = table.rename(columns=names)[["layer", "head", "frames", "cosine"]]
+    return table.assign(layer=table["layer"] + 1, head=table["head"] + 1)
+
+
+def beside_authors(*tables: pd.DataFrame, columns: Sequence[str], seed: int = 0) -> Found:
+    """Layer profiles, ours and those of the authors' maps, with their rank correlation.
+
+    tables   of ours; `columns` names of each the column to compare, and theirs, as "mean:frames"
+    table    what, layer, ours, authors, rho, p (layers permuted), rho_heads
+    Heads of two models have no common numbering: `rho_heads`, over heads, is only for a run on the
+    authors' own model.
+    """
+    theirs = authors_map()
+    rows, found = [], {}
+    for table, pair in zip(tables, columns, strict=True):
+        own, other = pair.split(":")
+        ours = table.groupby("layer")[own].mean()
+        profile = theirs.groupby("layer")[other].mean()
+        if len(ours) != len(profile):
+            continue
+        rho, p = rank_correlation(ours.to_numpy(), profile.to_numpy(), seed)
+        known = theirs[["layer", "head", other]].rename(columns={other: "theirs"})
+        joint = table.merge(known, on=["layer", "head"])
+        heads = rank_correlation(joint[own].to_numpy(), joint["theirs"].to_numpy(), seed)[0]
+        found[BESIDE[other]] = Finding(rho)
+        for layer in profile.index:
+            told = {"what": other, "layer": layer, "ours": ours[layer], "authors": profile[layer]}
+            rows.append({**told, "rho": rho, "p": p, "rho_heads": heads})
+    names = ["what", "layer", "ours", "authors", "rho", "p", "rho_heads"]
+    return Found(pd.DataFrame(rows, columns=names), found)

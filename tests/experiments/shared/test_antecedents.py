@@ -1,0 +1,150 @@
+"""Heads as antecedent finders: against plain loops, by hand, and on documents cut short."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from attnlib.data.corpora import load_corpus
+from attnlib.data.examples import CorefDocument, Span
+from attnlib.errors import CorpusError
+from experiments.shared.antecedents import (
+    Choices,
+    _right,
+    accuracy,
+    advantage,
+    antecedent_table,
+    choices,
+    cut,
+)
+from experiments.shared.coref import questions
+
+
+def document(words: str, clusters: list[list[tuple[int, int]]], tags: str = "") -> CorefDocument:
+    told = tuple(words.split())
+    return CorefDocument(
+        id="d",
+        words=told,
+        sentences=(Span(0, len(told)),),
+        clusters=tuple(tuple(Span(a, b) for a, b in cluster) for cluster in clusters),
+        tags=tuple(tags.split()) if tags else tuple("NOUN" for _ in told),
+    )
+
+
+ANNA = document(
+    "Anna met Eva . She smiled .",
+    [[(0, 1), (4, 5)], [(2, 3), (2, 3)]],
+    "PROPN VERB PROPN PUNCT PRON VERB PUNCT",
+)
+
+
+def looks_at(n_words: int, links: dict[int, int]) -> torch.Tensor:
+    """One head: each word puts 0.9 on its link and the rest elsewhere."""
+    weights = torch.full((n_words, n_words), 0.1 / (n_words - 1))
+    for query, key in links.items():
+        weights[query, key] = 0.9
+    return weights
+
+
+def test_a_head_is_right_where_it_attends_to_an_antecedent() -> None:
+    asked = [(m, before) for m, before in questions(ANNA) if m.head == 4]
+    maps = torch.stack([looks_at(7, {4: 0}), looks_at(7, {4: 2}), looks_at(7, {4: 5})])
+    found = _right(maps, torch.ones(7, dtype=torch.bool), asked)
+    assert found["mentions"].tolist() == [[True, False, True]]  # the tie goes to the first mention
+    assert found["words"].tolist() == [[True, False, False]]  # the third looks at a verb
+
+
+def naive_right(maps: np.ndarray, doc: CorefDocument, *, among_mentions: bool) -> list[list[bool]]:
+    """Plain loops, from the sentence in the paper."""
+    rows = []
+    mentions = [(doc.head_word(s), e) for e, c in enumerate(doc.clusters) for s in c]
+    order = sorted(
+        (head, -len(s), e)
+        for e, c in enumerate(doc.clusters)
+        for s in c
+        for head in [doc.head_word(s)]
+    )
+    for head, _, entity in order:
+        earlier = [(h, e) for h, e in mentions if h < head]
+        if not any(e == entity for _, e in earlier):
+            continue
+        good = {h for h, e in earlier if e == entity}
+        row = []
+        for one in maps:
+            allowed = [h for h, _ in earlier] if among_mentions else range(len(doc.words))
+            best, most = -1, -1.0
+            for word in sorted(set(allowed)):
+                if word != head and one[head, word] > most:
+                    best, most = word, one[head, word]
+            row.append(best in good)
+        rows.append(row)
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_choices_equal_plain_loops(seed: int) -> None:
+    doc = load_corpus("reader-coref", limit=3, seed=seed).examples[0]
+    maps = torch.rand(
+        5, len(doc.words), len(doc.words), generator=torch.Generator().manual_seed(seed)
+    )
+    found = _right(maps, torch.ones(len(doc.words), dtype=torch.bool), list(questions(doc)))
+    for candidates in ("mentions", "words"):
+        expected = naive_right(maps.numpy(), doc, among_mentions=candidates == "mentions")
+        assert found[candidates].tolist() == expected
+
+
+def test_a_cut_document_keeps_whole_words_and_answerable_entities(e5_small) -> None:  # type: ignore[no-untyped-def]
+    doc = load_corpus("reader-coref", limit=1).examples[0]
+    (short,) = cut([doc], e5_small, 40)
+    n = len(short.words)
+    assert short.words == doc.words[:n] and 0 < n < len(doc.words)
+    assert len(e5_small.tokenizer(list(short.words), is_split_into_words=True)["input_ids"]) <= 40
+    longer = list(doc.words[: n + 1])
+    assert len(e5_small.tokenizer(longer, is_split_into_words=True)["input_ids"]) > 40
+    assert all(span.end <= n for cluster in short.clusters for span in cluster)
+    assert all(len(cluster) > 1 for cluster in short.clusters)
+    for cluster in short.clusters:
+        for span in cluster:
+            assert short.head_word(span) == doc.head_word(span)
+            assert short.mention_type(span) == doc.mention_type(span)
+    (same,) = cut([doc], e5_small, 512)
+    assert same is doc
+
+
+def test_the_batch_size_changes_nothing(e5_small) -> None:  # type: ignore[no-untyped-def]
+    documents = load_corpus("reader-coref", limit=5).examples
+    one = choices(e5_small, documents, max_length=96, batch_size=1)
+    many = choices(e5_small, documents, max_length=96, batch_size=5)
+    assert (one.by_head["mentions"] == many.by_head["mentions"]).mean() > 0.999
+    assert (one.kind == many.kind).all() and (one.document == many.document).all()
+
+
+def test_documents_without_questions_are_refused(e5_small) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(CorpusError, match="none of 1 documents has a mention with an antecedent"):
+        choices(e5_small, [document("Anna met Eva .", [])])
+
+
+def made(right: list[list[int]], document: list[int]) -> Choices:
+    table = np.array(right, bool)
+    kinds = np.array(["pronoun"] * len(table))
+    return Choices({"mentions": table, "words": table}, {}, np.array(document), kinds, 2, {})
+
+
+def test_the_clean_score_is_of_a_head_chosen_elsewhere() -> None:
+    # Head 1-1 is perfect on documents 0 and 1, head 1-2 on documents 2 and 3.
+    right = [[1, 0], [1, 0], [0, 1], [0, 1]]
+    for seed in range(6):
+        table = antecedent_table(made(right, [0, 1, 2, 3]), seed=seed).set_index(["system", "kind"])
+        assert table.loc[("head", "all"), "accuracy"] == 50
+        clean = table.loc[("head, clean", "all"), "accuracy"]
+        assert clean in (0, 50)  # by the halves: never flattered
+
+
+def test_points_and_intervals() -> None:
+    document = np.repeat(np.arange(10), 3)
+    right = np.tile([True, True, False], 10)
+    value, low, high = accuracy(right, document)
+    assert value == low == high == pytest.approx(200 / 3)  # every document is the same
+    assert advantage(right, ~right, document)[0] == pytest.approx(100 / 3)
+    assert np.isnan(accuracy(right[:0], document[:0])).all()
