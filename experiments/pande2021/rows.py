@@ -12,7 +12,7 @@ import pandas as pd
 from attnlib.measure.roles import THRESHOLD, role_tests
 from attnlib.measure.stats import estimate
 from attnlib.metrics.sieves import COARSE, SIEVES
-from bookkit.results import Found
+from bookkit.store import Found
 from experiments.pande2021.numbers import BLOCK
 from experiments.pande2021.overview import finding
 
