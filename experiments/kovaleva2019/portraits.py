@@ -11,7 +11,7 @@ import torch
 from attnlib.data.corpora import Corpus
 from attnlib.errors import CorpusError
 from attnlib.models import Encoder, load_encoder
-from attnlib.plots.diagrams import Lines
+from attnlib.plots.lines import Lines
 from experiments.kovaleva2019.patternfigures import PatternExample
 from experiments.shared.patterns import PATTERNS, all_maps, labelled_maps, pictures
 
