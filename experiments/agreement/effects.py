@@ -11,7 +11,7 @@ import pandas as pd
 
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS
-from attnlib.measure.stats import estimate
+from attnlib.measure.bootstrap import estimate
 from attnlib.measure.stream import Progress
 from attnlib.models import Encoder
 from bookkit.papers import Finding

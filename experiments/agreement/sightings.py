@@ -12,14 +12,14 @@ import torch
 from jaxtyping import Float
 from torch.nn import functional
 
-from attnlib.attention.attention import Attention
+from attnlib.attention.maps import Attention
 from attnlib.data.corpora import Corpus
 from attnlib.data.overlays import with_trees
 from attnlib.errors import BadValue
 from attnlib.measure.roles import AUTHORS, RoleScores, moments, role_tests
 from attnlib.measure.stream import Progress, chosen_metrics, stream
-from attnlib.metrics.metric import Metric, Partial
-from attnlib.metrics.reach import distance_metrics, feature_rows
+from attnlib.metrics.distance import distance_metrics, feature_rows
+from attnlib.metrics.registry import Metric, Partial
 from attnlib.metrics.sieves import SIEVES
 from attnlib.models import Encoder, load_encoder, random_twin, weights_digest
 from bookkit.store import Found, experiment

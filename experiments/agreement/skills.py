@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 
 from attnlib.data.corpora import Corpus
-from attnlib.measure.bestheads import DIRECTIONS, OFFSETS, hits, offset_hits
+from attnlib.measure.best_heads import DIRECTIONS, OFFSETS, hits, offset_hits
+from attnlib.measure.bootstrap import estimate
 from attnlib.measure.prediction import is_punct, predictions
-from attnlib.measure.stats import estimate
 from attnlib.measure.stream import Progress
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment

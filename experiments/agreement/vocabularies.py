@@ -12,8 +12,8 @@ from jaxtyping import Float, Int
 
 from attnlib.data.corpora import Corpus
 from attnlib.errors import BadValue
-from attnlib.measure.hypotheses import ALPHA, from_moments
 from attnlib.measure.roles import THRESHOLD
+from attnlib.measure.significance import ALPHA, from_moments
 from attnlib.measure.stream import Progress
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment

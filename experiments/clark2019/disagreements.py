@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from attnlib.data.corpora import Corpus
-from attnlib.measure.bestheads import accuracy_grid, best_heads
+from attnlib.measure.best_heads import accuracy_grid, best_heads
 from attnlib.measure.prediction import predictions
 from attnlib.measure.stream import Progress
 from attnlib.models import Encoder

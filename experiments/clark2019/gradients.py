@@ -10,7 +10,7 @@ from scipy.stats import spearmanr
 
 from attnlib.attention.encode import tokenized
 from attnlib.data.corpora import Corpus
-from attnlib.measure.stats import Grids, statistics
+from attnlib.measure.bootstrap import Grids, statistics
 from attnlib.measure.stream import Progress
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment, findings

@@ -14,7 +14,7 @@ from attnlib.data.examples import CorefDocument, Segment, Tree
 from attnlib.data.parse import parsed_words
 from attnlib.measure.stream import chosen_metrics, stream
 from attnlib.models import Encoder
-from attnlib.plots.diagrams import Lines, as_table
+from attnlib.plots.lines import Lines, as_table
 from bookkit.store import Found, experiment
 from experiments.clark2019.syntax import TABLE1
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from attnlib.attention.encode import tokenized
 from attnlib.data.corpora import Corpus
-from attnlib.measure.bestheads import best_heads
+from attnlib.measure.best_heads import best_heads
 from attnlib.measure.prediction import predictions
 from attnlib.measure.stream import Progress
 from attnlib.models import Encoder

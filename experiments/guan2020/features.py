@@ -12,7 +12,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from attnlib.data.corpora import Corpus
 from attnlib.measure.stream import Progress, stream
-from attnlib.metrics.reach import distance_metrics, feature_rows
+from attnlib.metrics.distance import distance_metrics, feature_rows
 from attnlib.models import Encoder, weights_digest
 from bookkit.papers import Finding
 from bookkit.store import Found, experiment

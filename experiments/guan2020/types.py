@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from attnlib.data.corpora import Corpus
-from attnlib.measure.stats import LEVEL
+from attnlib.measure.bootstrap import LEVEL
 from attnlib.measure.stream import Progress
 from attnlib.models import Encoder
 from bookkit.papers import Finding

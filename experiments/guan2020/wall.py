@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from attnlib.attention.encode import Collator, tokenized
-from attnlib.attention.extract import Tap, run_tapped, tapped
+from attnlib.attention.tap import Tap, run_tapped, tapped
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Question, sentence_starts
 from attnlib.errors import BadValue

@@ -10,8 +10,8 @@ import pandas as pd
 from scipy.stats import spearmanr
 
 from attnlib.data.corpora import Corpus
+from attnlib.measure.bootstrap import estimate
 from attnlib.measure.similarity import compared
-from attnlib.measure.stats import estimate
 from attnlib.measure.stream import Progress
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment

@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS
-from attnlib.measure.hypotheses import ALPHA, benjamini_hochberg, holm
+from attnlib.measure.significance import ALPHA, benjamini_hochberg, holm
 from attnlib.measure.stream import Progress
 from attnlib.models import Encoder
 from bookkit.papers import Finding

@@ -12,7 +12,7 @@ import pandas as pd
 from attnlib.data.corpora import Corpus
 from attnlib.data.overlays import with_trees
 from attnlib.metrics.links import words_of
-from attnlib.metrics.stripes import FEATURES
+from attnlib.metrics.word_kinds import FEATURES
 from bookkit.store import Found, experiment
 from experiments.kovaleva2019.grids import head_name
 

@@ -13,7 +13,7 @@ import torch
 from attnlib.data.corpora import Corpus
 from attnlib.errors import CorpusError
 from attnlib.models import Encoder, load_encoder
-from attnlib.plots.diagrams import Lines, as_table
+from attnlib.plots.lines import Lines, as_table
 from bookkit.store import Found, experiment
 from experiments.kovaleva2019.patternfigures import PatternExample
 from experiments.shared.patterns import PATTERNS, all_maps, labelled_maps, pictures

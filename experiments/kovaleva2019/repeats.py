@@ -11,13 +11,13 @@ from jaxtyping import Bool
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from attnlib.attention.attention import Attention
 from attnlib.attention.encode import Batch
+from attnlib.attention.maps import Attention
 from attnlib.data.corpora import Corpus
 from attnlib.data.overlays import with_trees
 from attnlib.measure.stream import Progress
 from attnlib.metrics.links import copy_links, found_links, linked_pieces, per_batch
-from attnlib.metrics.metric import Metric, Partial
+from attnlib.metrics.registry import Metric, Partial
 from attnlib.models import Encoder
 from bookkit.papers import Finding
 from bookkit.store import Found, experiment

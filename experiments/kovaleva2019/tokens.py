@@ -10,10 +10,10 @@ import pandas as pd
 import torch
 from scipy.stats import rankdata, spearmanr
 
-from attnlib.attention.attention import Attention
+from attnlib.attention.maps import Attention
 from attnlib.data.corpora import Corpus
 from attnlib.data.overlays import with_trees
-from attnlib.measure.hypotheses import ALPHA, benjamini_hochberg, one_sided
+from attnlib.measure.significance import ALPHA, benjamini_hochberg, one_sided
 from attnlib.measure.stream import Progress
 from attnlib.metrics.links import (
     control_metric,
@@ -22,8 +22,8 @@ from attnlib.metrics.links import (
     relation_links,
     tag_links,
 )
-from attnlib.metrics.metric import METRICS, Metric, Partial
-from attnlib.metrics.stripes import FEATURES, Feature, Marked, markers
+from attnlib.metrics.registry import METRICS, Metric, Partial
+from attnlib.metrics.word_kinds import FEATURES, Feature, Marked, markers
 from attnlib.models import Encoder
 from bookkit.papers import Finding
 from bookkit.store import Found, experiment

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from attnlib.data.corpora import Corpus
-from attnlib.measure.hypotheses import ALPHA, drawn_moments, from_moments
 from attnlib.measure.roles import THRESHOLD, RoleScores, moments
+from attnlib.measure.significance import ALPHA, drawn_moments, from_moments
 from attnlib.measure.stream import Progress
 from attnlib.metrics.sieves import SIEVES
 from attnlib.models import Encoder

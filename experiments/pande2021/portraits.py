@@ -13,7 +13,7 @@ from attnlib.data.overlays import with_trees
 from attnlib.errors import BadValue
 from attnlib.metrics.sieves import SIEVES
 from attnlib.models import Encoder
-from attnlib.plots.diagrams import Lines, as_table
+from attnlib.plots.lines import Lines, as_table
 from bookkit.store import Found, experiment
 
 SENTENCE = "The small cat quickly saw a grey mouse."

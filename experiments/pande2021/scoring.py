@@ -10,8 +10,8 @@ import pandas as pd
 from scipy.stats import spearmanr
 
 from attnlib.data.corpora import Corpus
-from attnlib.measure.hypotheses import decided_by
 from attnlib.measure.roles import AUTHORS, THRESHOLD, RoleScores, moments, role_scores, role_tests
+from attnlib.measure.significance import decided_by
 from attnlib.measure.stream import Progress
 from attnlib.metrics.sieves import AUTHORS_BY_WORD, COARSE, SIEVES
 from attnlib.models import Encoder, random_twin, weights_digest

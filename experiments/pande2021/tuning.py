@@ -11,7 +11,7 @@ import pandas as pd
 
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS, Task
-from attnlib.measure.stats import LEVEL, REPLICATES
+from attnlib.measure.bootstrap import LEVEL, REPLICATES
 from attnlib.measure.stream import Progress
 from attnlib.models import Encoder
 from bookkit.papers import Finding

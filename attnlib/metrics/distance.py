@@ -17,7 +17,7 @@ from torch import Tensor
 from attnlib.attention.encode import Batch
 from attnlib.errors import BadValue, TooLong, check_choice
 from attnlib.metrics.mass import mass_metric
-from attnlib.metrics.metric import METRICS, Metric
+from attnlib.metrics.registry import METRICS, Metric
 from attnlib.metrics.relations import Relation, relation_named
 
 SOURCE = "guan2020:eq2"

@@ -16,9 +16,11 @@ from matplotlib.lines import Line2D
 
 from attnlib.errors import BadValue
 from attnlib.plots import style
-from attnlib.plots.comparisons import labelled_scores, relation_accuracies
 from attnlib.plots.drawing import Drawing
-from attnlib.plots.headmaps import class_look, head_map, layer_lines
+from attnlib.plots.planes import head_map
+from attnlib.plots.profiles import layer_lines
+from attnlib.plots.rows import labelled_scores, relation_accuracies
+from attnlib.plots.style import class_look
 from bookkit import pagetables
 from bookkit.pagetables import claim_table, variant_effects
 from bookkit.papers import Claim, Finding, Judgement, Phenomenon, load_paper

@@ -15,13 +15,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attnlib.attention.attention import Attention
 from attnlib.attention.encode import Batch, batches, encode
+from attnlib.attention.maps import Attention
 from attnlib.errors import BadValue, TooLong, UnknownName
 from attnlib.measure.stream import METRICS, measure
-from attnlib.metrics import reach
-from attnlib.metrics.metric import Metric
-from attnlib.metrics.reach import (
+from attnlib.metrics import distance as distances
+from attnlib.metrics.distance import (
     FEATURES,
     Division,
     distance_metrics,
@@ -31,6 +30,7 @@ from attnlib.metrics.reach import (
     near_mass,
     special_mass,
 )
+from attnlib.metrics.registry import Metric
 from attnlib.metrics.relations import RELATIONS, Relation
 from attnlib.models import Encoder, load_encoder
 from tests.attnlib.metrics.test_oracles import all_masses
@@ -216,7 +216,7 @@ def test_other_divisions_are_the_loops(setting: str) -> None:
 
 def test_a_text_of_one_piece() -> None:
     for text, part in (("a", "self"), ("[CLS]", "cls"), (".", "period")):
-        for edges in reach.EDGES:
+        for edges in distances.EDGES:
             found = features_of(attention_of([[[[1.0]]]], text), distance_metrics(edges=edges))
             assert found[0, 0].tolist() == [float(name == part) for name in FEATURES]
 
@@ -428,7 +428,7 @@ WRONG = (
 
 def metrics_of(kind: type[Division], classes: Sequence[str] = CLASSES) -> list[Metric]:
     division = kind(16, tuple(RELATIONS[name] for name in classes), "paper", None)
-    return list(reach._metrics_of(division, "distance"))
+    return list(distances._metrics_of(division, "distance"))
 
 
 def test_no_bug_is_no_bug() -> None:
@@ -577,13 +577,13 @@ def test_pairs_are_divided_once_for_a_batch(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_batch_that_is_gone_is_forgotten() -> None:
     gc.collect()
-    before = len(reach._PAIRS)
+    before = len(distances._PAIRS)
     attention = maps_of(10, (9, 12))
     features_of(attention, distance_metrics())
-    assert len(reach._PAIRS) == before + 1
+    assert len(distances._PAIRS) == before + 1
     del attention
     gc.collect()
-    assert len(reach._PAIRS) == before
+    assert len(distances._PAIRS) == before
 
 
 def test_what_was_divided_without_gradients_serves_with_them() -> None:
@@ -624,7 +624,7 @@ def test_bad_options_are_refused(case: str) -> None:
 @pytest.mark.parametrize("given", [2.5, "16", None, -3])
 def test_what_is_no_number_of_windows_is_refused(given: object) -> None:
     with pytest.raises(BadValue, match=f"windows is {given!r}; expected a whole number, 1 or more"):
-        reach._check_count("the number of distance windows", given)
+        distances._check_count("the number of distance windows", given)
 
 
 def test_an_unknown_class_gets_a_hint() -> None:

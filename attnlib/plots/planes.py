@@ -1,9 +1,9 @@
-"""Heads on a plane, and classes of keys over the layers."""
+"""Heads as points in a plane, with names that cover neither a point nor each other."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -57,79 +57,6 @@ def head_map(
     far = ", ".join(marked["name"])
     alt = f"Two scatter plots of {len(rows)} heads. Behaviours: {counts}. Named: {far or 'none'}."
     return Drawing(figure, caption or text, alt, rows)
-
-
-def layer_lines(
-    table: pd.DataFrame,
-    column: str = "class",
-    *,
-    title: str = "",
-    unit: str = "",
-    log: bool = False,
-    below: pd.DataFrame | None = None,
-    below_title: str = "",
-    below_unit: str = "share of attention",
-    caption: str | None = None,
-) -> Drawing:
-    """A line per class over the layers with its interval, such as gradients (Clark 2019, Fig. 3).
-
-    table  the classes in `column`, layer, mean, low, high
-    below  the same columns for a second quantity, drawn beneath on the same layers
-    """
-    parts = [(table, title, unit, log)]
-    if below is not None:
-        parts.append((below, below_title, below_unit, False))
-    for part, *_ in parts:
-        need(part, column, "layer", "mean", "low", "high")
-        if part["mean"].notna().sum() == 0:
-            raise BadValue("no layer has a mean; there is no line to draw.")
-    if log and (table["mean"] <= 0).any():
-        raise BadValue("a mean is not above 0; a logarithmic axis cannot show it. Use log=False.")
-    with style.drawing():
-        size = (style.WIDTHS["column"], 2.75 if below is None else 4.3)
-        figure = Figure(figsize=size, layout="constrained")
-        ratio = {"height_ratios": [1.35, 1][: len(parts)]}
-        panels = np.atleast_1d(
-            figure.subplots(len(parts), 1, sharex=True, gridspec_kw=ratio)  # type: ignore[arg-type]
-        )
-        for panel, (part, name, measured, logarithmic) in zip(panels, parts, strict=True):
-            _line_panel(panel, part, column, logarithmic)
-            panel.set_title(name, fontsize=9)
-            panel.set_ylabel(measured, fontsize=8)
-        panels[-1].set_xlabel("layer")
-    ends = [_first_and_last(part, column) for part, *_ in parts]
-    text = f"Means per layer; bands are 95% intervals. {ends[0]}."
-    alt = f"Lines over layers. {'. '.join(ends)}."
-    rows = pd.concat([part.assign(panel=i) for i, (part, *_) in enumerate(parts, 1)])
-    return Drawing(figure, caption or text, alt, rows.reset_index(drop=True))
-
-
-def class_look(name: str) -> style.Look:
-    """Colour and mark of a class of tokens or of a head's behaviour, by the words in its name."""
-    lower = name.lower()
-    for word, meaning in _CLASSES:
-        if word in lower:
-            return style.LOOKS[meaning]
-    return style.LOOKS["syntax"]
-
-
-_CLASSES = (
-    ("sep", "special"),
-    ("cls", "cls"),
-    ("punct", "punctuation"),
-    ("period", "punctuation"),
-    ("comma", "punctuation"),
-    ("previous", "previous"),
-    ("next", "next"),
-    ("self", "self"),
-    ("broad", "ours"),
-    ("other", "other"),
-    ("undefined", "other"),
-    ("none", "other"),
-)
-
-
-_SPARE_MARKS = ("s", "D", "8", "<", ">", "P")
 
 
 def named_heads(
@@ -187,10 +114,10 @@ def _by_layer(figure: Figure, panel: Axes, rows: pd.DataFrame) -> None:
 def _by_behaviour(panel: Axes, rows: pd.DataFrame) -> dict[str, int]:
     """One mark per behaviour, the unremarkable heads small and first; how many there are."""
     counts = {str(name): int(n) for name, n in rows["behaviour"].value_counts().items()}
-    plain = [name for name in counts if class_look(name) is style.LOOKS["other"]]
-    spare = iter(_SPARE_MARKS * len(counts))
+    plain = [name for name in counts if style.class_look(name) is style.LOOKS["other"]]
+    spare = iter(style.SPARE_MARKS * len(counts))
     for name in [*plain, *(name for name in counts if name not in plain)]:
-        look, part = class_look(name), rows[rows["behaviour"] == name]
+        look, part = style.class_look(name), rows[rows["behaviour"] == name]
         marker = next(spare) if look is style.LOOKS["syntax"] else look.marker
         dots: Any = {"s": 12, "marker": "o"} if name in plain else {"s": 46, "marker": marker}
         if name == "undefined":
@@ -300,62 +227,3 @@ def _scale_bar(panel: Axes, rows: pd.DataFrame, unit: str) -> None:
     panel.plot([x, x + length], [y, y], color=style.INK, lw=1.2, solid_capstyle="butt")
     told: Any = {"xytext": (0, 3), "textcoords": "offset points", "fontsize": 7.5}
     panel.annotate(f"{length:g} {unit}".strip(), (x, y), **told)
-
-
-def _line_panel(panel: Axes, rows: pd.DataFrame, column: str, log: bool) -> None:
-    names = list(dict.fromkeys(rows[column]))
-    spare = iter(_SPARE_MARKS * len(names))
-    looks, ends = {}, {}
-    for name in names:
-        look, part = class_look(str(name)), rows[rows[column] == name].sort_values("layer")
-        marker = next(spare) if look is style.LOOKS["syntax"] else look.marker
-        looks[name] = (look.colour, marker)
-        panel.fill_between(part["layer"], part["low"], part["high"], color=look.colour, alpha=0.18,
-                           lw=0)  # fmt: skip
-        panel.plot(part["layer"], part["mean"], color=look.colour, marker=marker, ms=5, mew=0,
-                   ls=look.dash)  # fmt: skip
-        if part["mean"].notna().any():
-            ends[name] = float(part["mean"].dropna().iloc[-1])
-    panel.set_yscale("log" if log else "linear")
-    if not log and rows["mean"].min() >= 0:
-        panel.set_ylim(bottom=0)
-    layers = sorted(rows["layer"].unique())
-    panel.set_xlim(layers[0] - 0.4, layers[-1] + 0.4)
-    panel.set_xticks(layers[:: max(1, math.ceil(len(layers) / 12))])
-    panel.grid(axis="y", color=style.FAINT, alpha=0.25, lw=0.6)
-    panel.set_axisbelow(True)
-    _end_labels(panel, ends, looks)
-
-
-def _end_labels(
-    panel: Axes, ends: Mapping[str, float], looks: Mapping[str, tuple[str, str]]
-) -> None:
-    """Each line's mark and name beside its end, pushed apart where two would overlap."""
-    to_axes = panel.transData + panel.transAxes.inverted()
-    order = sorted(ends, key=lambda name: ends[name])
-    heights = [float(to_axes.transform((1.0, ends[name]))[1]) for name in order]
-    gap = 0.085
-    for i in range(1, len(heights)):
-        heights[i] = max(heights[i], heights[i - 1] + gap)
-    over = max(0.0, heights[-1] - 1.0) if heights else 0.0
-    for i in range(len(heights) - 1, -1, -1):
-        above = heights[i + 1] - gap if i + 1 < len(heights) else heights[i] - over
-        heights[i] = min(heights[i], above)
-    for name, height in zip(order, heights, strict=True):
-        colour, marker = looks[name]
-        dot: Any = {"marker": marker, "color": colour, "ms": 5.5, "mew": 0, "clip_on": False}
-        panel.plot([1.025], [height], transform=panel.transAxes, ls="none", **dot)
-        side: Any = {"xycoords": panel.transAxes, "va": "center", "annotation_clip": False}
-        panel.annotate(str(name), (1.05, height), fontsize=8, **side)
-
-
-def _first_and_last(rows: pd.DataFrame, column: str) -> str:
-    told = []
-    for name, part in rows.dropna(subset=["mean"]).groupby(column, sort=False):
-        part = part.sort_values("layer")
-        one, last = part.iloc[0], part.iloc[-1]
-        told.append(
-            f"{name}: {one['mean']:.3g} in layer {int(one['layer'])}, "
-            f"{last['mean']:.3g} in layer {int(last['layer'])}"
-        )
-    return "; ".join(told)

@@ -12,8 +12,8 @@ import pytest
 from scipy import stats as scipy_stats
 
 from attnlib.errors import BadValue
-from attnlib.measure import hypotheses
-from attnlib.measure.hypotheses import (
+from attnlib.measure import significance
+from attnlib.measure.significance import (
     benjamini_hochberg,
     bonferroni,
     bootstrap_p,
@@ -162,7 +162,7 @@ def test_fewer_than_two_inputs_give_no_p(test: str) -> None:
 def test_every_field_has_the_shape_of_the_axes_and_halves_are_widened() -> None:
     scores = gappy((9, 2, 3, 4))
     for found in (one_sided(scores, 3.0), one_sided(scores.astype(np.float32), 3.0)):
-        assert {getattr(found, field.name).shape for field in fields(hypotheses.Tested)} == {
+        assert {getattr(found, field.name).shape for field in fields(significance.Tested)} == {
             (2, 3, 4)
         }
         assert found.p.dtype == np.float64
@@ -179,7 +179,7 @@ def test_moments_are_enough(test: str) -> None:
     known, expected = one_sided(scores, 0.0), one_sided(scores, 3.0, test=test)
     for n in (known.n, known.n.astype(np.float64)):  # a table may have widened the numbers
         found = from_moments(known.mean, known.sd, n, 3.0, test=test)
-        for field in fields(hypotheses.Tested):
+        for field in fields(significance.Tested):
             ours, theirs = getattr(found, field.name), getattr(expected, field.name)
             assert ours.shape == (2, 4)
             assert np.allclose(ours, theirs, rtol=1e-10, equal_nan=True)
@@ -297,7 +297,7 @@ def test_corrections_keep_the_order_and_only_raise() -> None:
 
 
 def test_corrections_bound_what_they_promise() -> None:
-    """100 families of 150 true and 50 false null hypotheses, five standard errors off."""
+    """100 families of 150 true and 50 false null significance, five standard errors off."""
     generator = np.random.default_rng(8)
     shares, families = [], []
     for _ in range(100):
@@ -613,4 +613,4 @@ def test_bad_input_is_named(call: Callable[[], object], message: str) -> None:
 
 
 def test_the_two_tests_keep_their_ddof() -> None:
-    assert dict(hypotheses.TESTS) == {"z": 1, "t": 0}
+    assert dict(significance.TESTS) == {"z": 1, "t": 0}

@@ -12,9 +12,9 @@ from typing import Any
 from attnlib.attention.encode import encode
 from attnlib.data.corpora import Corpus, load_corpus
 from attnlib.errors import BadValue
-from attnlib.measure.spool import Spool
+from attnlib.measure.shards import Spool
 from attnlib.measure.stream import Measurement, Progress, chosen_metrics, measure, stream
-from attnlib.metrics.metric import Metric
+from attnlib.metrics.registry import Metric
 from attnlib.metrics.relations import Relation
 from attnlib.models import Encoder, load_encoder
 

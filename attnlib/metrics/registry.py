@@ -9,8 +9,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from attnlib.attention.attention import Attention
 from attnlib.attention.encode import Batch
+from attnlib.attention.maps import Attention
 from attnlib.errors import UnknownName, did_you_mean
 from attnlib.metrics.relations import Relation
 

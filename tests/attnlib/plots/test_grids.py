@@ -11,7 +11,8 @@ import pytest
 from matplotlib.colors import to_hex
 
 from attnlib.errors import BadValue, UnknownName
-from attnlib.plots import figures, style
+from attnlib.plots import grids, labels, profiles, style
+from attnlib.plots.drawing import Drawing
 
 METRICS = ["mass_to_sep", "mass_to_previous", "entropy"]
 
@@ -23,16 +24,16 @@ def table() -> pd.DataFrame:
     for metric, layer, head in product(METRICS, range(1, 5), range(1, 4)):
         mean = 0.9 if (layer, head) == (2, 3) else 0.01 * layer + 0.02 * head
         rows.append((metric, layer, head, mean, mean - 0.01, mean + 0.01, 20))
-    return pd.DataFrame(rows, columns=list(figures.COLUMNS))
+    return pd.DataFrame(rows, columns=list(labels.COLUMNS))
 
 
-def drawings(table: pd.DataFrame) -> list[figures.Drawing]:
+def drawings(table: pd.DataFrame) -> list[Drawing]:
     return [
-        figures.head_grid(table, "entropy"),
-        figures.head_grid(table, METRICS),
-        figures.layer_profile(table, METRICS, reference={"mass_to_sep": 0.02}),
-        figures.layer_profile(table, "mass_to_sep", reference=table, reference_name="paper"),
-        figures.strongest_heads(table, "mass_to_previous", n=3),
+        grids.head_grid(table, "entropy"),
+        grids.head_grid(table, METRICS),
+        profiles.layer_profile(table, METRICS, reference={"mass_to_sep": 0.02}),
+        profiles.layer_profile(table, "mass_to_sep", reference=table, reference_name="paper"),
+        grids.strongest_heads(table, "mass_to_previous", n=3),
     ]
 
 
@@ -47,12 +48,12 @@ def test_every_figure_has_caption_alt_text_and_its_rows(table: pd.DataFrame) -> 
 
 
 def test_captions_name_the_strongest_head(table: pd.DataFrame) -> None:
-    assert "2-3 (0.90)" in figures.head_grid(table, "mass_to_sep").caption
-    assert "2-3 (0.90)" in figures.strongest_heads(table, "entropy").alt
+    assert "2-3 (0.90)" in grids.head_grid(table, "mass_to_sep").caption
+    assert "2-3 (0.90)" in grids.strongest_heads(table, "entropy").alt
 
 
 def test_the_grid_puts_layers_in_rows_and_heads_in_columns(table: pd.DataFrame) -> None:
-    panel = figures.head_grid(table, "mass_to_sep", marked=1).figure.axes[0]
+    panel = grids.head_grid(table, "mass_to_sep", marked=1).figure.axes[0]
     shown = panel.collections[0].get_array()
     assert np.unravel_index(int(np.argmax(shown)), (4, 3)) == (1, 2)
     (mark,) = panel.texts
@@ -62,15 +63,15 @@ def test_the_grid_puts_layers_in_rows_and_heads_in_columns(table: pd.DataFrame) 
 
 
 def test_shares_share_one_scale(table: pd.DataFrame) -> None:
-    axes = figures.head_grid(table, ["mass_to_sep", "mass_to_previous"]).figure.axes
+    axes = grids.head_grid(table, ["mass_to_sep", "mass_to_previous"]).figure.axes
     assert {panel.collections[0].get_clim() for panel in axes[:2]} == {(0.0, 1.0)}
 
 
 def test_an_undefined_head_is_blank_and_never_strongest(table: pd.DataFrame) -> None:
     table.loc[0, ["mean", "low", "high"]] = np.nan
-    drawing = figures.strongest_heads(table, "mass_to_sep", n=12)
+    drawing = grids.strongest_heads(table, "mass_to_sep", n=12)
     assert len(drawing.table) == 11
-    shown = figures.head_grid(table, "mass_to_sep").figure.axes[0].collections[0].get_array()
+    shown = grids.head_grid(table, "mass_to_sep").figure.axes[0].collections[0].get_array()
     assert np.ma.getmaskarray(shown)[0, 0] or np.isnan(shown[0, 0])
 
 
@@ -94,27 +95,27 @@ def test_two_figures_share_no_id_and_no_global_rule(table: pd.DataFrame) -> None
 
 
 def test_ink_follows_the_page(table: pd.DataFrame) -> None:
-    svg = figures.strongest_heads(table, "entropy").svg()
+    svg = grids.strongest_heads(table, "entropy").svg()
     assert "currentColor" in svg
     assert style.INK not in svg
 
 
 def test_the_same_table_gives_the_same_file(table: pd.DataFrame) -> None:
-    assert figures.head_grid(table, METRICS).svg() == figures.head_grid(table, METRICS).svg()
+    assert grids.head_grid(table, METRICS).svg() == grids.head_grid(table, METRICS).svg()
 
 
 def test_unknown_metric_gets_a_suggestion(table: pd.DataFrame) -> None:
     with pytest.raises(UnknownName, match="Did you mean 'entropy'"):
-        figures.head_grid(table, "entropi")
+        grids.head_grid(table, "entropi")
 
 
 def test_a_table_without_intervals_is_refused(table: pd.DataFrame) -> None:
     with pytest.raises(BadValue, match="no column low"):
-        figures.strongest_heads(table.drop(columns="low"), "entropy")
+        grids.strongest_heads(table.drop(columns="low"), "entropy")
 
 
 def test_head_table_lists_each_metric_once(table: pd.DataFrame) -> None:
-    page = figures.head_table(table, METRICS, n=2)._repr_html_()
+    page = grids.head_table(table, METRICS, n=2)._repr_html_()
     assert page.count("class=first") == len(METRICS)
     assert page.count("<td>2-3</td>") == len(METRICS)
     assert "<caption>" in page
@@ -142,10 +143,10 @@ def test_the_sequential_map_only_darkens_and_the_diverging_map_has_one_summit() 
 
 
 def test_words_come_from_the_record_of_the_metric() -> None:
-    assert figures.label("mass_to_sep") == "attention to [SEP]"
-    assert figures.label("my_own") == "my own"
-    assert figures.is_share("mass_to_next")
-    assert not figures.is_share("entropy")
+    assert labels.label("mass_to_sep") == "attention to [SEP]"
+    assert labels.label("my_own") == "my own"
+    assert labels.is_share("mass_to_next")
+    assert not labels.is_share("entropy")
 
 
 def test_no_two_quantities_have_one_label() -> None:
@@ -156,5 +157,5 @@ def test_no_two_quantities_have_one_label() -> None:
         for key, metric in METRICS.items()
         for variant in metric.variants
     ]
-    labels = [figures.label(key) for key in keys]
-    assert len(set(labels)) == len(keys)
+    names = [labels.label(key) for key in keys]
+    assert len(set(names)) == len(keys)

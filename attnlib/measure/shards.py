@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from attnlib.errors import AttnlibError
-from attnlib.metrics.metric import Partial
+from attnlib.metrics.registry import Partial
 
 Exported = tuple[list[int], dict[str, np.ndarray]]
 

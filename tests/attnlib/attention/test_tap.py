@@ -16,9 +16,9 @@ from torch import Tensor
 from transformers import AttentionMaskInterface
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
-from attnlib.attention import extract
+from attnlib.attention import tap as tapping
 from attnlib.attention.encode import Batch, Collator, encode, model_inputs
-from attnlib.attention.extract import Tap, check_observable, run_tapped, tapped, uses_interface
+from attnlib.attention.tap import Tap, check_observable, run_tapped, tapped, uses_interface
 from attnlib.data.examples import Segment
 from attnlib.errors import AttnlibError, UnknownModel, Unobservable
 from attnlib.models import Encoder, load_encoder
@@ -141,23 +141,23 @@ def test_a_dropped_mask_is_noticed(bert: Encoder) -> None:
     """The trap in transformers 5: a function without its mask function sees the padding."""
     batch = batch_of(bert, SINGLES)
     check_observable(bert)
-    del AttentionMaskInterface._global_mapping[extract.NAME]
+    del AttentionMaskInterface._global_mapping[tapping.NAME]
     try:
         maps, seen = observed(bert, batch)
     finally:
-        AttentionMaskInterface.register(extract.NAME, ALL_MASK_ATTENTION_FUNCTIONS["eager"])
+        AttentionMaskInterface.register(tapping.NAME, ALL_MASK_ATTENTION_FUNCTIONS["eager"])
     difference = (seen - bare(bert, batch)) * batch.real.unsqueeze(-1)
     assert difference.abs().max() > 1e-2
     assert largest_difference(maps, library_maps(bert, batch), batch.real) > 1e-2
 
 
 def test_the_trial_notices_a_dropped_mask(bert: Encoder) -> None:
-    del AttentionMaskInterface._global_mapping[extract.NAME]
+    del AttentionMaskInterface._global_mapping[tapping.NAME]
     try:
         with pytest.raises(Unobservable, match="its output changes when it is observed"):
             check_observable(bert)
     finally:
-        AttentionMaskInterface.register(extract.NAME, ALL_MASK_ATTENTION_FUNCTIONS["eager"])
+        AttentionMaskInterface.register(tapping.NAME, ALL_MASK_ATTENTION_FUNCTIONS["eager"])
 
 
 @pytest.mark.parametrize("size", [1, 3 * HEADS * 30 * 30 * 4, 2**30])
@@ -165,7 +165,7 @@ def test_slices_of_any_size_show_the_same_maps(
     bert: Encoder, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     batch = batch_of(bert, SINGLES)
-    monkeypatch.setattr(extract, "SLICE_BYTES", size)
+    monkeypatch.setattr(tapping, "SLICE_BYTES", size)
     maps, seen = observed(bert, batch)
     assert largest_difference(maps, library_maps(bert, batch), batch.real) < 1e-5
     assert ((seen - bare(bert, batch)) * batch.real.unsqueeze(-1)).abs().max() < 1e-5
@@ -330,7 +330,7 @@ def test_the_model_is_as_before(encoder: Encoder) -> None:
     batch = batch_of(encoder, SINGLES)
     before, answer = encoder.model.config._attn_implementation, bare(encoder, batch)
     observed(encoder, batch)
-    assert encoder.model.config._attn_implementation == before != extract.NAME
+    assert encoder.model.config._attn_implementation == before != tapping.NAME
     assert torch.equal(bare(encoder, batch), answer)
 
 

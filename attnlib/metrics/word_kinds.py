@@ -11,11 +11,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attnlib.attention.attention import Attention
 from attnlib.attention.encode import Batch
+from attnlib.attention.maps import Attention
 from attnlib.errors import check_choice
 from attnlib.metrics.links import per_batch, words_of
-from attnlib.metrics.metric import Metric, Partial
+from attnlib.metrics.registry import Metric, Partial
 
 VARIANTS = ("paper", "authors")
 NEGATIONS = frozenset(

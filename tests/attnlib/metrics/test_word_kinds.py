@@ -11,7 +11,7 @@ import torch
 from attnlib.data.examples import ParsedText, Tree
 from attnlib.errors import BadValue
 from attnlib.metrics.links import words_of
-from attnlib.metrics.stripes import FEATURES, SPECIAL, stripe, stripe_metrics
+from attnlib.metrics.word_kinds import FEATURES, SPECIAL, stripe, stripe_metrics
 from attnlib.models import Encoder, load_encoder
 from tests.attnlib.metrics.test_links import TREE, attention_on
 from tests.families import folders, one_thread

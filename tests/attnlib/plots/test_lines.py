@@ -12,9 +12,15 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
 
 from attnlib.errors import BadValue
-from attnlib.plots import diagrams, style
-from attnlib.plots.diagrams import Lines, attention_line_panels, attention_lines
+from attnlib.plots import style
 from attnlib.plots.drawing import Drawing
+from attnlib.plots.lines import (
+    LONGEST_WORD,
+    MOST_WORDS,
+    Lines,
+    attention_line_panels,
+    attention_lines,
+)
 
 WORDS = ["[CLS]", "the", "cat", "sat", "[SEP]"]
 
@@ -144,7 +150,7 @@ def test_long_words_take_fewer_columns_and_are_cut() -> None:
     drawing = attention_line_panels([Lines(words, weights(), "1-1")] * 3)
     assert len({round(axis.get_position().x0, 4) for axis in drawing.figure.axes}) == 2
     texts = [text.get_text() for text in drawing.figure.axes[0].texts]
-    assert max(map(len, texts)) == diagrams.LONGEST_WORD
+    assert max(map(len, texts)) == LONGEST_WORD
     assert "internationalization" in drawing.alt
 
 
@@ -202,7 +208,7 @@ def test_bad_input_is_named(changes: dict, message: str) -> None:
 
 
 def test_too_many_words_and_no_words_are_refused() -> None:
-    n = diagrams.MOST_WORDS + 1
+    n = MOST_WORDS + 1
     with pytest.raises(BadValue, match=f"has {n} words"):
         attention_lines(["a"] * n, np.eye(n), head="1-1")
     with pytest.raises(BadValue, match="has 0 words"):

@@ -10,6 +10,7 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int
 
 from attnlib.errors import BadValue, CorpusError, check_choice
+from attnlib.measure.bootstrap import REPLICATES, estimate
 from attnlib.measure.prediction import (
     ALL,
     NOBODY,
@@ -18,7 +19,6 @@ from attnlib.measure.prediction import (
     check_relations,
     is_punct,
 )
-from attnlib.measure.stats import REPLICATES, estimate
 
 DIRECTIONS = ("dep->head", "head->dep")
 VARIANTS = ("paper", "authors")
