@@ -18,10 +18,10 @@ from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment
 from experiments.agreement.sightings import BLOCK, Sighting, sighting_of
-from experiments.kovaleva2019.grids import head_rows
+from experiments.kovaleva2019.patterns import PATTERNS
 from experiments.shared.clusters import BEHAVIOURS, Thresholds
+from experiments.shared.head_tables import head_rows
 from experiments.shared.headtypes import TYPES, fitted, named_types
-from experiments.shared.patterns import PATTERNS
 from experiments.shared.taxonomies import agreement_kappa
 
 DRAWS = 200

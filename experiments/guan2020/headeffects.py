@@ -15,8 +15,9 @@ from matplotlib.ticker import MaxNLocator
 from attnlib.errors import BadValue
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing
-from experiments.guan2020.typefigures import head_names, kinds, type_look, typed_heads
-from experiments.pande2021.rolefigures import light_grid
+from attnlib.plots.labels import head_names
+from attnlib.plots.panels import light_grid
+from experiments.guan2020.typefigures import kinds, type_look, typed_heads
 
 
 def head_effects(

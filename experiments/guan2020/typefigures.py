@@ -19,9 +19,9 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from attnlib.errors import BadValue, UnknownName, did_you_mean
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
+from attnlib.plots.labels import head_names, task_name
+from attnlib.plots.panels import light_grid
 from attnlib.plots.planes import named_heads, plane_axis, write_names
-from experiments.pande2021.rolefigures import light_grid
-from experiments.pande2021.roleoverlaps import task_name
 
 # Of all fours of the palette that keep orange for special tokens and blue for neighbours, these
 # stay farthest apart for the three kinds of colour blindness.
@@ -184,11 +184,6 @@ def type_legend(figure: Figure, names: Sequence[str]) -> None:
     swatches = [Patch(color=type_look(name).colour, lw=0, label=name) for name in names]
     shape: Any = {"loc": "outside lower center", "ncols": 5, "handlelength": 1.0}
     figure.legend(handles=swatches, fontsize=8.5, **shape, **style.TIGHT)
-
-
-def head_names(rows: pd.DataFrame) -> list[str]:
-    """Heads as people call them: layer and head from 1, as in `5-4`."""
-    return [f"{int(a)}-{int(b)}" for a, b in zip(rows["layer"], rows["head"], strict=True)]
 
 
 def feature_order(features: pd.Series) -> list[str]:

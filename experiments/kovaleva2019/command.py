@@ -15,7 +15,6 @@ from attnlib.data.tasks import TASKS, Task
 from attnlib.measuring.significance import benjamini_hochberg
 from attnlib.measuring.stream import Progress
 from experiments.guan2020.command import beside_random
-from experiments.kovaleva2019.grids import drawn
 from experiments.shared.ablations import harm_p_value
 from experiments.shared.disabling import (
     Answers,
@@ -26,6 +25,7 @@ from experiments.shared.disabling import (
     points,
 )
 from experiments.shared.finetune import FineTuned
+from experiments.shared.head_tables import drawn
 
 
 def task_of(corpus: Corpus) -> Task | None:

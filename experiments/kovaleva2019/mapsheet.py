@@ -15,9 +15,8 @@ from attnlib.data.corpora import load_corpus
 from attnlib.errors import BadValue
 from attnlib.models import load_encoder
 from attnlib.plots.viewer import check_out, write_whole
-from experiments.kovaleva2019.patternfigures import PatternExample
-from experiments.kovaleva2019.portraits import example_maps
-from experiments.shared.patterns import PATTERNS, labelled_maps
+from experiments.kovaleva2019.pattern_shares import example_maps
+from experiments.kovaleva2019.patterns import PATTERNS, PatternExample, labelled_maps
 
 LOOKS = {
     "vertical": "columns: all tokens look at the same few",

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
-from scipy.stats import rankdata
 
 from attnlib.data.assets import resolve
 from attnlib.errors import CorpusError
+from attnlib.measuring.significance import rank_correlation
 from bookkit.store import Found, experiment
 from experiments.pande2021.numbers import BLOCK
 
@@ -84,18 +82,3 @@ def authors_beside(*moments: pd.DataFrame, tasks: Sequence[str], seed: int = 0) 
                 rows.append({**told, **both, "rho": rho, "p": p})
     columns = ["task", "role", "layer", "ours", "authors", "rho", "p"]
     return Found(pd.DataFrame(rows, columns=columns), facts={"reading_error": READING_ERROR})
-
-
-def rank_correlation(
-    one: np.ndarray, other: np.ndarray, seed: int = 0, permutations: int = 10_000
-) -> tuple[float, float]:
-    """Spearman's rho of two profiles, and how often one permuted at random reaches it."""
-    if np.ptp(one) == 0 or np.ptp(other) == 0:
-        return math.nan, math.nan  # a flat profile has no order to compare
-    first, second = (rankdata(part) - (len(part) + 1) / 2 for part in (one, other))
-    size = np.sqrt((first**2).sum() * (second**2).sum())
-    rho = float(first @ second / size)
-    generator = np.random.default_rng(seed)
-    order = generator.permuted(np.tile(np.arange(len(one)), (permutations, 1)), axis=1)
-    drawn = second[order] @ first / size
-    return rho, float((1 + (drawn >= rho - 1e-12).sum()) / (1 + permutations))

@@ -22,6 +22,7 @@ from matplotlib.ticker import (
 from attnlib.errors import BadValue
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
+from attnlib.plots.panels import light_grid, n_columns, say_undefined, small_panels
 from attnlib.plots.rows import OURS
 from experiments.pande2021.roleoverlaps import role_look, role_name
 
@@ -195,35 +196,6 @@ def decision_sizes(table: pd.DataFrame, *, caption: str | None = None) -> Drawin
     )
     alt = f"Rising lines. {text}"
     return Drawing(figure, caption or text, alt, table.reset_index(drop=True))
-
-
-def light_grid(panel: Axes) -> None:
-    panel.grid(axis="y", color=style.FAINT, alpha=0.25, lw=0.6)
-    panel.set_axisbelow(True)
-
-
-def n_columns(n: int) -> int:
-    return n if n <= 5 else math.ceil(n / math.ceil(n / 5))
-
-
-def small_panels(
-    n: int, *, height: float = 1.75, sharey: bool = False
-) -> tuple[Figure, list[Axes]]:
-    """Up to five panels side by side, and the rest beneath."""
-    lines = math.ceil(n / n_columns(n))
-    width = style.WIDTHS[{1: "narrow", 2: "column"}.get(n, "wide")]
-    engine = ConstrainedLayoutEngine(wspace=0.04, hspace=0.05)
-    figure = Figure(figsize=(width, 0.4 + height * lines), layout=engine)
-    axes = figure.subplots(lines, n_columns(n), sharey=sharey, squeeze=False).ravel()
-    for spare in axes[n:]:
-        spare.remove()
-    return figure, list(axes[:n])
-
-
-def say_undefined(panel: Axes, values: pd.Series) -> None:
-    if values.notna().sum() == 0:
-        place: Any = {"transform": panel.transAxes, "ha": "center", "va": "center"}
-        panel.text(0.5, 0.5, "undefined", fontsize=8, alpha=0.65, **place)
 
 
 def _histogram(

@@ -23,6 +23,7 @@ from attnlib.errors import BadValue, UnknownName, did_you_mean
 from attnlib.metrics.sieves import COARSE
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
+from attnlib.plots.labels import task_name
 
 # Places in a cell, row by row. Each coarse role is one compact shape: local a pair above, the
 # delimiters a pair at the left, syntax a square, block the corner that is left.
@@ -64,10 +65,6 @@ _DASHES: Mapping[str, tuple[int, tuple[float, ...]]] = MappingProxyType(
     }
 )
 
-_TASKS = {"sst2": "SST-2", "sst-2": "SST-2", "cola": "CoLA", "stsb": "STS-B"}
-_TASKS |= {"msrpar": "MSRpar", "rotten-tomatoes": "Rotten Tomatoes"}
-_TASKS |= {name: name.upper() for name in ("qnli", "qqp", "mrpc", "rte", "mnli", "wnli")}
-
 
 def role_look(role: str) -> style.Look:
     """Colour, mark and dash of a role: the hue is its coarse role, the mark its own."""
@@ -80,11 +77,6 @@ def role_name(role: str) -> str:
     bare, at, variant = role.partition("@")
     told = _ROLES[bare][2] if bare in _ROLES else bare.replace("_", " ")
     return f"{told} ({variant}' score)" if at else told
-
-
-def task_name(task: str) -> str:
-    """A task as people write it: `sst2` is `SST-2`; an unknown one keeps its name."""
-    return _TASKS.get(str(task).lower(), str(task))
 
 
 def role_overlaps(

@@ -21,6 +21,7 @@ from matplotlib.text import Text
 from attnlib.errors import BadValue, UnknownName
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing
+from attnlib.plots.labels import task_name
 from experiments.pande2021.rolechanges import (
     bias_change_by_layer,
     bias_changes,
@@ -40,7 +41,6 @@ from experiments.pande2021.roleoverlaps import (
     role_look,
     role_name,
     role_overlaps,
-    task_name,
 )
 
 NAN = math.nan

@@ -16,25 +16,23 @@ from attnlib.attention.maps import Attention
 from attnlib.data.examples import Segment
 from attnlib.errors import AttnlibError, BadValue, CorpusError
 from attnlib.models import Encoder, load_encoder
-from experiments.shared.patternnet import (
-    PatternNet,
-    Schooling,
-    pattern_metric,
-    schooled,
-    told,
-    told_unseen,
-)
-from experiments.shared.patterns import (
+from experiments.kovaleva2019.patterns import (
     COLUMNS,
     LABELS,
     PATTERNS,
     SIDE,
+    PatternNet,
+    Schooling,
     all_maps,
     labelled_maps,
     maps_of,
+    pattern_metric,
     pictures,
     rule,
     rule_shares,
+    schooled,
+    told,
+    told_unseen,
 )
 from tests.families import SENTENCES, folders, one_thread
 

@@ -1,21 +1,18 @@
-"""Small tables that every experiment makes: one row per head, and findings over tasks."""
+"""What experiments make of a measurement: rows per head, and numbers with their intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
-from attnlib.data.corpora import Corpus
 from attnlib.measuring.bootstrap import LEVEL, Estimate, estimate
-from attnlib.measuring.stream import Measurement, Progress, stream
-from attnlib.metrics.registry import Metric
-from attnlib.models import Encoder
+from attnlib.measuring.stream import Measurement
 from bookkit.papers import Finding
 
 TAIL = 100 * (1 - LEVEL) / 2
+"""Percent of the draws below an interval, and as many above it."""
 
 
 def head_rows(**columns: np.ndarray) -> pd.DataFrame:
@@ -26,16 +23,6 @@ def head_rows(**columns: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame({"layer": layer, "head": head, **told})
 
 
-def grid_of(table: pd.DataFrame, column: str) -> np.ndarray:
-    """A column of `head_rows` as a grid (layer, head)."""
-    return table.pivot(index="layer", columns="head", values=column).to_numpy(float)
-
-
-def head_name(row: Any) -> str:
-    """A head as people call it, such as 5-4."""
-    return f"{int(row['layer'])}-{int(row['head'])}"
-
-
 def drawn(values: Sequence[float] | np.ndarray) -> Finding:
     """The first value with the interval of the others, which come from inputs drawn again."""
     whole = np.asarray(values, float)
@@ -44,19 +31,6 @@ def drawn(values: Sequence[float] | np.ndarray) -> Finding:
         return Finding(float(whole[0]))
     low, high = np.percentile(rest, [TAIL, 100 - TAIL])
     return Finding(float(whole[0]), float(low), float(high))
-
-
-def measured(
-    encoder: Encoder,
-    corpus: Corpus,
-    metrics: Sequence[Metric],
-    recipe: Mapping[str, Any],
-    progress: Progress | None,
-) -> Measurement:
-    """Some metrics on inputs that are cut to the length of the training."""
-    length = int(recipe["max_length"])
-    options: Any = {"max_length": length, "on_long": "truncate", "progress": progress}
-    return stream(encoder, corpus, metrics, **options).not_empty()
 
 
 def values_of(found: Measurement, key: str) -> np.ndarray:
