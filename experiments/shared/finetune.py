@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from attnlib.attention import encode
 from attnlib.attention.encode import Batch, Collator, batches, check_max_length, model_inputs
-from attnlib.data.assetcache import cache_folder
+from attnlib.data.assets import cache_folder
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import Task
 from attnlib.errors import BadValue, check_choice

@@ -23,10 +23,10 @@ from torch.nn import functional
 
 from attnlib.attention import encode as encoding
 from attnlib.attention.encode import batches, encode, model_inputs
-from attnlib.data.assetcache import cache_folder
+from attnlib.data.assets import cache_folder
 from attnlib.data.corpora import Corpus
-from attnlib.data.sources import sha256_of
 from attnlib.errors import CorpusError
+from attnlib.files import sha256_of
 from attnlib.models import Encoder, weights_digest
 from experiments.shared import maskedlm
 from experiments.shared.maskedlm import NOT_ASKED, MaskedLMHead, checkpoint_head, masked

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors import torch as safetensors
 from torch import nn
 
-from attnlib.data.sources import sha256_of
+from attnlib.files import sha256_of
 from attnlib.models import Encoder
 from experiments.shared.training import draft
 

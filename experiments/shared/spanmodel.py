@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attnlib.attention.encode import Batch, Collator, batches, check_max_length, model_inputs
-from attnlib.data.assetcache import cache_folder
+from attnlib.data.assets import cache_folder
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Question
 from attnlib.errors import BadValue, CorpusError
