@@ -24,7 +24,7 @@ def _print_rows(
     rows: list[Row], json: bool, headings: Iterable[str], cells: Iterable[Iterable[Any]]
 ) -> None:
     """The rows for a program, or a table of cells for a person."""
-    from attnlib.measure.report import dump
+    from attnlib.measuring.report import dump
 
     if json:
         print(dump(rows))
@@ -75,7 +75,7 @@ def _fetch_lists() -> dict[str, list[str]]:
 @app.command()
 def metrics(json: Json = False) -> None:
     """List every metric: what it measures, its unit and bounds, the paper it comes from."""
-    from attnlib.measure.stream import METRICS
+    from attnlib.measuring.stream import METRICS
 
     keys = ("key", "what", "source", "unit", "bounds", "axes", "scope", "variants")
     cells = []
@@ -123,7 +123,7 @@ def reader(
     from attnlib.data.parse import tagger
     from attnlib.data.reader import terminal
     from attnlib.data.reader.stats import n_words, statistics
-    from attnlib.measure.report import dump
+    from attnlib.measuring.report import dump
 
     passages = texts.passages()
     if show is not None:
