@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib.metadata import entry_points
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from attnlib.commands.shared import Json, console
+from attnlib.commands.shared import Json, added, console
 
 app = typer.Typer()
 
@@ -67,8 +66,8 @@ def fetch(
 def _fetch_lists() -> dict[str, list[str]]:
     """Names that other packages give to lists of assets, as the book does with its editions."""
     lists: dict[str, list[str]] = {}
-    for entry in entry_points(group="attnlib.fetch_lists"):
-        lists |= entry.load()()
+    for more in added("attnlib.fetch_lists"):
+        lists |= more()
     return lists
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from attnlib.commands import listing
+from attnlib.commands import listing, shared
 from attnlib.data import asset_list, assets, sources
 from attnlib.errors import AssetError, ChecksumError, UnknownName
 from attnlib.progress import Progress
@@ -144,14 +144,15 @@ def test_a_list_with_a_mistake_is_refused_before_anything_is_fetched(quick_pip: 
 def test_the_command_fetch_takes_lists_of_other_packages(
     quick_pip: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = SimpleNamespace(load=lambda: lambda: {"small": ["toy-model"]})
-    groups = {"attnlib.fetch_lists": [given]}
-    monkeypatch.setattr(listing, "entry_points", lambda group: groups[group])
+    given = SimpleNamespace(module="attnlib.x", load=lambda: lambda: {"small": ["toy-model"]})
+    absent = SimpleNamespace(module="no_such_package.x", load=lambda: pytest.fail("not installed"))
+    groups = {"attnlib.fetch_lists": [absent, given]}
+    monkeypatch.setattr(shared, "entry_points", lambda group: groups[group])
     listing.fetch(["small"])
     assert quick_pip.downloads == ["toy"]
     with pytest.raises(UnknownName, match="Did you mean 'small'"):
         listing.fetch(["smal"])
-    monkeypatch.setattr(listing, "entry_points", lambda group: pytest.fail("nobody need be asked"))
+    monkeypatch.setattr(shared, "entry_points", lambda group: pytest.fail("nobody need be asked"))
     listing.fetch(["toy-model"], force=True)
     assert quick_pip.downloads == ["toy", "toy"]
 
