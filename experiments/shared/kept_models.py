@@ -18,7 +18,7 @@ from safetensors import torch as safetensors
 from torch import Tensor, nn
 
 from attnlib.attention.encode import Batch, Collator, Encoded
-from attnlib.data.sources import sha256_of
+from attnlib.files import sha256_of
 from attnlib.models import Encoder, weights_digest
 from bookkit.editions import book_store
 from bookkit.store import Key, digest_of, draft_of, write_whole

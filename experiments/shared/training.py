@@ -22,8 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from attnlib.attention.encode import ON_LONG, Batch, Encoded
-from attnlib.data.sources import sha256_of
 from attnlib.errors import BadValue, check_choice
+from attnlib.files import sha256_of
 
 Progress = Callable[[int, int], None]
 
