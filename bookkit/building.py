@@ -28,7 +28,7 @@ from bookkit.pages.editing import as_variant, naming, naming_in, title_of, with_
 from bookkit.pages.site import build_site
 from bookkit.pages.vendor import vendor
 from bookkit.runs import run_notebook, versions
-from bookkit.teach.teaching import hand_out, teachable
+from bookkit.teach.handouts import hand_out, teachable
 
 Say = Callable[[str], None]
 PUBLISHED = "standard"
@@ -39,12 +39,12 @@ PUBLISHED = "standard"
 BUILDERS = frozenset(
     f"{name}.py"
     for name in (
-        *("ledger", "answerseals", "exercises", "plainmyst", "students", "teaching"),
-        *("slidepage", "slidesource", "slides", "editing", "editions"),
-        *("ledgerpage", "atlases", "cards", "landing", "teachpages", "pages", "vendor", "site"),
+        *("ledger", "exercises", "plain_markdown", "students", "slides", "handouts"),
+        *("editing", "editions"),
+        *("ledgerpage", "atlases", "cards", "landing", "pages", "vendor", "site"),
         *("building", "publishing", "rehearsal", "cli"),
     )
-) | {"exercises.toml"}
+) | {"slides.css", "slides.js"}
 _KEPT_RUNS = 8  # of each notebook, so that going back to earlier parameters costs nothing
 
 

@@ -9,7 +9,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,18 @@ from attnlib.data.corpora import ALIASES, Corpus, load_corpus
 from attnlib.errors import BadValue, CorpusError
 from attnlib.measure.stream import chosen_metrics, stream
 from attnlib.models import Encoder, load_encoder, weights_digest
-from bookkit.pagetables import claim_table
-from bookkit.papers import LEDGER, RUNS, Finding, Judgement, judge, ledger_row, load_paper
+from bookkit.pagetables import claim_rows, claim_table
+from bookkit.papers import (
+    CLAIMS,
+    FIGURES,
+    LEDGER,
+    RUNS,
+    Finding,
+    Judgement,
+    judge,
+    ledger_row,
+    load_paper,
+)
 from bookkit.results import Found, Result, code_digest, file_digest, remembered, table_digest
 
 Experiment = Callable[..., Found]
@@ -146,7 +156,9 @@ class Chapter:
     def show(self, figure: Any, claim: str | Sequence[str] = ()) -> Shown:
         """A figure or table, with the verdicts on the claims it bears on beneath it."""
         names = [claim] if isinstance(claim, str) else list(claim)
-        return Shown(figure, self.claims(*names) if names else None)
+        if not names:
+            return Shown(figure)
+        return Shown(figure, self.claims(*names), claim_rows(self.judged(*names)))
 
     def gallery(self, figures: Mapping[str, Any], otherwise: str = "") -> Gallery:
         """Several figures under their names, or a sentence where there is none."""
@@ -260,14 +272,20 @@ def measured(
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """A figure and the claims beneath it, as one output."""
+    """A figure and the claims beneath it, as one output that carries both as data, too."""
 
     figure: Any
     claims: Any = None
+    rows: list[dict[str, str]] = field(default_factory=list, repr=False)
 
     def _repr_html_(self) -> str:
-        beneath = "" if self.claims is None else self.claims._repr_html_()
-        return str(self.figure._repr_html_()) + beneath
+        return self._repr_mimebundle_()[0]["text/html"]
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
+        page, carried = _on_page(self.figure)
+        if self.claims is not None:
+            page, carried = page + self.claims._repr_html_(), {**carried, CLAIMS: self.rows}
+        return {"text/html": page}, carried
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,13 +296,28 @@ class Gallery:
     otherwise: str = ""
 
     def _repr_html_(self) -> str:
+        return self._repr_mimebundle_()[0]["text/html"]
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
         if not self.figures:
-            return f'<p class="attn-note">{html.escape(self.otherwise)}</p>'
-        parts = (
-            f'<p class="attn-name">{html.escape(name)}</p>{figure._repr_html_()}'
-            for name, figure in self.figures.items()
-        )
-        return "".join(parts)
+            return {"text/html": f'<p class="attn-note">{html.escape(self.otherwise)}</p>'}, {}
+        page, drawn = "", []
+        for name, figure in self.figures.items():
+            page += f'<p class="attn-name">{html.escape(name)}</p>'
+            part, carried = _on_page(figure)
+            for one in carried.get(FIGURES, []):
+                place = [len(page) + at for at in one["svg"]]
+                drawn.append({**one, "name": name, "svg": place})
+            page += part
+        return {"text/html": page}, {FIGURES: drawn}
+
+
+def _on_page(thing: Any) -> tuple[str, dict[str, Any]]:
+    """The HTML of something that a notebook can show, and the data that its output carries."""
+    if not hasattr(thing, "_repr_mimebundle_"):
+        return str(thing._repr_html_()), {}
+    shown, carried = thing._repr_mimebundle_()
+    return shown["text/html"], carried
 
 
 @dataclass(frozen=True, eq=False)

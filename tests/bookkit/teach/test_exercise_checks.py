@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlib.errors import BadValue, UnknownName
+from bookkit import check
+from bookkit.errors import BadValue, UnknownName
 from bookkit.teach import exercises
-from bookkit.teach.answerseals import cell, hit, number_of, seal
-from bookkit.teach.exercises import check
-from tests.seal_exercises import FILE, sealed_text, teachers_copy
+from bookkit.teach.exercises import cell, hit, number_of
+from tests.seal_exercises import FILE, seal, sealed_text, teachers_copy
 
 COPY = teachers_copy()
 LABELS = list(COPY)
