@@ -36,7 +36,7 @@ def measure(
 ) -> None:
     """Measure metrics of every head of a model on a corpus, with 95 % intervals."""
     from attnlib.measure import report
-    from attnlib.measure.engine import measure_on
+    from attnlib.measure.engines import measure_on
     from attnlib.measure.stream import chosen_metrics
 
     chosen_metrics(metric)  # a misspelt metric is said before a model is loaded
@@ -98,11 +98,12 @@ def heads(
 ) -> None:
     """Find the best head for every dependency relation, beside the best fixed offset."""
     from attnlib.errors import check_choice
-    from attnlib.measure import bestheads, prediction
+    from attnlib.measure import best_heads as choosing
+    from attnlib.measure import prediction
     from attnlib.measure.report import dump
     from attnlib.models import load_encoder
 
-    check_choice("variant", variant, bestheads.VARIANTS)
+    check_choice("variant", variant, choosing.VARIANTS)
     prediction.check_at_least_one("min-count", min_count)
     trees = prediction.load_trees(corpus, limit=limit, seed=seed)
     # a misspelt relation is said before a model is loaded
@@ -118,7 +119,7 @@ def heads(
             on_long=on_long,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
-    table = bestheads.best_heads(
+    table = choosing.best_heads(
         found,
         relations=relation or None,
         min_count=min_count,

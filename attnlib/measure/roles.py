@@ -15,7 +15,8 @@ from attnlib.attention.encode import batches, encode
 from attnlib.data.corpora import Corpus
 from attnlib.data.overlays import with_trees
 from attnlib.errors import BadValue, check_choice
-from attnlib.measure.hypotheses import (
+from attnlib.measure.bootstrap import estimate
+from attnlib.measure.significance import (
     ALPHA,
     TESTS,
     benjamini_hochberg,
@@ -24,7 +25,6 @@ from attnlib.measure.hypotheses import (
     needed,
     one_sided,
 )
-from attnlib.measure.stats import estimate
 from attnlib.measure.stream import METRICS, Progress, stream
 from attnlib.metrics.relations import Relation
 from attnlib.metrics.sieves import SIEVES, asks_for_trees, bias_metric, even_share

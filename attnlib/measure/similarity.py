@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from attnlib.attention.encode import Batch, batches, encode
-from attnlib.attention.extract import Tap, run_tapped, tapped
+from attnlib.attention.tap import Tap, run_tapped, tapped
 from attnlib.errors import BadValue, check_choice
 from attnlib.measure.stream import Progress
 from attnlib.models import Encoder

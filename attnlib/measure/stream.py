@@ -14,16 +14,16 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from attnlib.attention.attention import Attention
 from attnlib.attention.encode import Batch, batches, encode
-from attnlib.attention.extract import Tap, run_tapped, tapped
+from attnlib.attention.maps import Attention
+from attnlib.attention.tap import Tap, run_tapped, tapped
 from attnlib.data.corpora import Corpus, load_corpus
 from attnlib.errors import BadValue, CorpusError
-from attnlib.measure.spool import Spool
-from attnlib.measure.stats import Estimate, estimate, joined
-from attnlib.metrics import divergence, entropy, reach, sieves  # noqa: F401  (declare metrics)
+from attnlib.measure.bootstrap import Estimate, estimate, joined
+from attnlib.measure.shards import Spool
+from attnlib.metrics import distance, divergence, entropy, sieves  # noqa: F401  (declare metrics)
 from attnlib.metrics.mass import Selectors, mass_metric
-from attnlib.metrics.metric import METRICS, Metric, Partial, merge
+from attnlib.metrics.registry import METRICS, Metric, Partial, merge
 from attnlib.metrics.relations import Relation
 from attnlib.models import Encoder, load_encoder
 

@@ -60,10 +60,9 @@ def hand_out(chapters: Iterable[str], executed: Mapping[str, Path], out: Path) -
     papers = papers_of((book / "references.bib").read_text(encoding="utf-8"))
     for name in chapters:
         source = json.loads(notebook_path(name).read_text(encoding="utf-8"))
-        copy = json.dumps(
-            student_copy(source, papers), indent=1, ensure_ascii=False, sort_keys=True
-        )
-        texts[out / "notebooks" / f"{name}.ipynb"] = f"{copy}\n"
+        copy = student_copy(source, papers)
+        text = json.dumps(copy, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+        texts[out / "notebooks" / f"{name}.ipynb"] = text
         if name in executed:
             cells = json.loads(executed[name].read_text(encoding="utf-8"))["cells"]
             page = book / "teach" / f"{name}.md"
@@ -103,12 +102,10 @@ def handout_links(executed: Collection[str]) -> str:
     """Links to the slides and the student copy of every chapter."""
     lines = ["| chapter | slides | for students |", "|---|---|---|"]
     for name in teachable():
-        deck_page = f"../../handouts/slides/{name}.html"
-        copy = f"../../handouts/notebooks/{name}.ipynb"
-        slides = (
-            f'<a href="{deck_page}">open</a>' if name in executed else "not run in this edition"
-        )
-        notebook = f'<a href="{copy}" download>notebook</a>'
+        slides = "not run in this edition"
+        if name in executed:
+            slides = f'<a href="../../handouts/slides/{name}.html">open</a>'
+        notebook = f'<a href="../../handouts/notebooks/{name}.ipynb" download>notebook</a>'
         lines.append(f"| {{doc}}`/notebooks/{name}` | {slides} | {notebook} |")
     return "\n".join(lines) + "\n"
 

@@ -16,7 +16,7 @@ from attnlib.attention.encode import Batch
 from attnlib.attention.interventions import Head, Intervention, Variant, replays, single_heads
 from attnlib.data.examples import Question
 from attnlib.errors import BadValue, CorpusError
-from attnlib.measure.stats import LEVEL
+from attnlib.measure.bootstrap import LEVEL
 from attnlib.measure.stream import Progress
 from experiments.shared.answers import score_answers
 from experiments.shared.spanmodel import SpanReader

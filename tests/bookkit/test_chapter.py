@@ -9,10 +9,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from attnlib import plots
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Segment, Tree
 from attnlib.errors import BadValue, CorpusError, UnknownName
-from attnlib.plots import figures
 from bookkit import ledger, results
 from bookkit.chapter import Chapter, split_by_document
 from bookkit.papers import LEDGER, RUNS, Finding, load_paper
@@ -60,7 +60,7 @@ def test_measure_gives_the_table_of_heads(chapter: Chapter) -> None:
     assert len(table) == 2 * 144 and set(table["metric"]) == {"mass_to_next", "entropy"}
     again = chapter.measure(texts(), ["mass_to_next", "entropy"])
     pd.testing.assert_frame_equal(table, again)
-    shown = chapter.show(figures.head_grid(table, "entropy"), "fig4.broad")
+    shown = chapter.show(plots.head_grid(table, "entropy"), "fig4.broad")
     html = shown._repr_html_()
     assert "<svg" in html and "Fig. 4" in html
     assert "absent" in html  # nothing was found for the claim, and it says so

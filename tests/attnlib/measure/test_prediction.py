@@ -19,8 +19,9 @@ from transformers import AutoModel
 from attnlib.attention.words import WordMaps
 from attnlib.data.examples import Tree
 from attnlib.errors import BadValue, CorpusError, TooLong, UnknownName
-from attnlib.measure import bestheads, prediction
-from attnlib.measure.bestheads import DIRECTIONS, OFFSETS, accuracy_grid, best_heads, halves
+from attnlib.measure import best_heads as choosing
+from attnlib.measure import prediction
+from attnlib.measure.best_heads import DIRECTIONS, OFFSETS, accuracy_grid, best_heads, halves
 from attnlib.measure.prediction import Predictions, load_trees, predictions
 from attnlib.models import Encoder, load_encoder
 from tests.families import folders, one_thread
@@ -578,7 +579,7 @@ def test_heads_for_programs(run: Run, treebank: Path) -> None:
     found = json.loads(out)
     assert code == 0
     assert [(row["relation"], row["n"]) for row in found] == [("det", 4), ("case", 1)]
-    assert set(found[0]) == set(bestheads.COLUMNS)
+    assert set(found[0]) == set(choosing.COLUMNS)
     det, case = found
     assert re.fullmatch(r"\d+-\d+", det["head"]) and det["direction"] in DIRECTIONS
     assert det["accuracy"] == 100.0

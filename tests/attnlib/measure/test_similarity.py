@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from attnlib.attention.encode import batches, encode
-from attnlib.attention.extract import Tap, run_tapped, tapped
+from attnlib.attention.tap import Tap, run_tapped, tapped
 from attnlib.data.examples import Segment
 from attnlib.errors import BadValue
 from attnlib.measure.similarity import compared, cosine

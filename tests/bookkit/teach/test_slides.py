@@ -158,7 +158,7 @@ def test_the_library_and_the_kit_agree_on_the_name() -> None:
 
 
 def test_an_output_that_was_changed_is_refused() -> None:
-    with pytest.raises(SlidesError, match="'Where does it look\\? .* was changed"):
+    with pytest.raises(SlidesError, match=r"'Where does it look\? .* was changed"):
         deck([*CELLS[:2], code(f"<b>so</b>{SVG}", FIGURE)], "clark2019", papers={})
 
 

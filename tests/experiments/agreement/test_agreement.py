@@ -13,8 +13,8 @@ import torch
 
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Segment
-from attnlib.measure.bestheads import DIRECTIONS, accuracy_grid
-from attnlib.measure.hypotheses import ALPHA, one_sided
+from attnlib.measure.best_heads import DIRECTIONS, accuracy_grid
+from attnlib.measure.significance import ALPHA, one_sided
 from attnlib.models import Encoder
 from bookkit.papers import Finding, load_paper
 from bookkit.results import Found
