@@ -112,7 +112,7 @@ def exercise(name: str) -> Exercise:
     known = {**numbers, **labels}
     if name in known:
         return known[name]
-    hint = did_you_mean(name, [*labels, *numbers]) or f"Known: {', '.join(labels)}."
+    hint = did_you_mean(name, [*labels, *numbers]) or f"Known: {', '.join(labels) or 'none'}."
     raise UnknownName(f"exercise '{name}'. {hint.strip()}")
 
 

@@ -57,7 +57,7 @@ def hand_out(chapters: Iterable[str], executed: Mapping[str, Path], out: Path) -
     executed  chapter -> its executed notebook
     """
     book, texts = project_root() / "book", {}
-    papers = papers_of((book / "references.bib").read_text(encoding="utf-8"))
+    papers = papers_of(_text(book / "references.bib"))
     for name in chapters:
         source = json.loads(notebook_path(name).read_text(encoding="utf-8"))
         copy = student_copy(source, papers)
@@ -65,14 +65,18 @@ def hand_out(chapters: Iterable[str], executed: Mapping[str, Path], out: Path) -
         texts[out / "notebooks" / f"{name}.ipynb"] = text
         if name in executed:
             cells = json.loads(executed[name].read_text(encoding="utf-8"))["cells"]
-            page = book / "teach" / f"{name}.md"
-            teaching = page.read_text(encoding="utf-8") if page.is_file() else ""
+            teaching = _text(book / "teach" / f"{name}.md")
             slides = deck(cells, name, papers=papers, teaching=teaching)
             texts[out / "slides" / f"{name}.html"] = slides
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return list(texts)
+
+
+def _text(path: Path) -> str:
+    """The text of a file that a book may have."""
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
 # --- parts of the pages for teachers --------------------------------------------------------------

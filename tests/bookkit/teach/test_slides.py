@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from IPython.core.formatters import DisplayFormatter
 from matplotlib.figure import Figure
 
 from attnlib.plots import drawing
@@ -140,10 +141,8 @@ def test_what_a_notebook_shows_says_what_is_drawn_in_it() -> None:
     shown = [Table(), Shown(Table()), drawn("Alone."), gallery, Shown(gallery, Table(), [ROW])]
     cells = [markdown("## A")]
     for one in shown:
-        data, carried = {"text/html": one._repr_html_()}, {}
-        if not isinstance(one, Table):
-            data, carried = one._repr_mimebundle_()
-        assert data["text/html"] == one._repr_html_()
+        data, carried = DisplayFormatter().format(one)  # as a kernel does
+        assert data["text/html"] == one._repr_html_() and data["text/plain"]
         cells.append(code(data["text/html"], carried))
     found = list(figures_of(cells, Words()))
     assert [one.name for one in found] == ["", "one", "two", "one", "two"]

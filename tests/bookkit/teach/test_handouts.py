@@ -206,6 +206,15 @@ def test_teach_says_what_it_cannot_do(run: Any, tmp_path: Path) -> None:
     assert "no slides" in said[0] and "attnlib book pocket --only clark2019" in said[0]
 
 
+def test_a_book_may_have_no_exercises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exercises, "project_root", lambda: tmp_path)
+    monkeypatch.setattr(handouts, "project_root", lambda: tmp_path)
+    assert handouts.teachable() == [] and handouts.exercise_counts() == {"exercises": 0}
+    assert handouts.hand_out(handouts.teachable(), {}, tmp_path / "out") == []
+    with pytest.raises(UnknownName, match=r"exercise 'clark-3'\. Known: none"):
+        exercises.check("clark-3", 1)
+
+
 # The pages
 
 
