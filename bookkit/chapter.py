@@ -26,6 +26,7 @@ from bookkit.papers import (
     RUNS,
     Finding,
     Judgement,
+    Paper,
     judge,
     ledger_row,
     load_paper,
@@ -54,13 +55,21 @@ class Chapter:
     paper   the key of a claims file, such as "clark2019"
     model   the name of the model that the findings are about
     store   where results are kept
+    claims  False for a chapter of its own, which has no claims file
     offers  what an experiment gets if it has a parameter of that name: sources and plain values
     """
 
     def __init__(
-        self, paper: str, *, model: str, store: Store, offers: Mapping[str, Any] | None = None
+        self,
+        paper: str,
+        *,
+        model: str,
+        store: Store,
+        offers: Mapping[str, Any] | None = None,
+        claims: bool = True,
     ) -> None:
-        self.paper, self.model, self.store = load_paper(paper), model, store
+        self.paper = load_paper(paper) if claims else Paper(paper, (), {}, ())
+        self.model, self.store = model, store
         self.offers = dict(offers or {})
         self.findings: dict[str, Finding] = {}
         self.results: list[Result] = []
@@ -116,8 +125,9 @@ class Chapter:
 
     def _about(self, experiment: Experiment) -> dict[str, Any]:
         """What the record of a run says for audit."""
-        claims = (papers.FOLDER / f"{self.paper.key}.yaml").read_text(encoding="utf-8")
-        return {"code": code_digest(experiment.__module__), "claims": digest_of(claims)[:16]}
+        file = papers.FOLDER / f"{self.paper.key}.yaml"
+        claims = digest_of(file.read_text(encoding="utf-8"))[:16] if self.paper.claims else None
+        return {"code": code_digest(experiment.__module__), "claims": claims}
 
     def name_of(self, found: Found) -> str:
         """The name of the result that something was found in."""

@@ -97,7 +97,7 @@ def ledger(
     json: Json = False,
 ) -> None:
     """Show every claim of the papers with what an edition found, and the verdict."""
-    from attnlib.measure.report import dump
+    from attnlib.measuring.report import dump
     from bookkit import ledger as book
     from bookkit.editions import load_edition, project_root
     from bookkit.papers import load_paper

@@ -35,9 +35,9 @@ def measure(
     json: Json = False,
 ) -> None:
     """Measure metrics of every head of a model on a corpus, with 95 % intervals."""
-    from attnlib.measure import report
-    from attnlib.measure.engines import measure_on
-    from attnlib.measure.stream import chosen_metrics
+    from attnlib.measuring import report
+    from attnlib.measuring.engines import measure_on
+    from attnlib.measuring.stream import chosen_metrics
 
     chosen_metrics(metric)  # a misspelt metric is said before a model is loaded
     if out is not None:
@@ -98,9 +98,9 @@ def heads(
 ) -> None:
     """Find the best head for every dependency relation, beside the best fixed offset."""
     from attnlib.errors import check_choice
-    from attnlib.measure import best_heads as choosing
-    from attnlib.measure import prediction
-    from attnlib.measure.report import dump
+    from attnlib.measuring import best_heads as choosing
+    from attnlib.measuring import prediction
+    from attnlib.measuring.report import dump
     from attnlib.models import load_encoder
 
     check_choice("variant", variant, choosing.VARIANTS)
@@ -177,8 +177,8 @@ def roles(
 ) -> None:
     """Test which functional roles every head has: local, block, delimiter, syntactic."""
     from attnlib.data.corpora import load_corpus
-    from attnlib.measure import roles as found_roles
-    from attnlib.measure.report import dump, show_roles
+    from attnlib.measuring import roles as found_roles
+    from attnlib.measuring.report import dump, show_roles
     from attnlib.metrics import sieves
     from attnlib.models import load_encoder
 

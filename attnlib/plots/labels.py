@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from attnlib.errors import BadValue, UnknownName, did_you_mean
-from attnlib.measure.stream import METRICS
+from attnlib.measuring.stream import METRICS
 from attnlib.metrics.registry import Metric
 from attnlib.plots import style
 

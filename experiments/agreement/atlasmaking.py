@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnlib.measure.significance import benjamini_hochberg
+from attnlib.measuring.significance import benjamini_hochberg
 from attnlib.metrics.sieves import LOCAL_WINDOW
 from attnlib.models import Encoder
 from attnlib.plots.labels import label

@@ -10,8 +10,8 @@ from scipy.stats import spearmanr
 
 from attnlib.attention.encode import tokenized
 from attnlib.data.corpora import Corpus
-from attnlib.measure.bootstrap import Grids, statistics
-from attnlib.measure.stream import Progress
+from attnlib.measuring.bootstrap import Grids, statistics
+from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment, findings
 from experiments.shared.headfit import Budget, masked_lm_head

@@ -11,7 +11,7 @@ import pandas as pd
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS
 from attnlib.errors import BadValue
-from attnlib.measure.stream import Progress
+from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder, load_encoder, model_folder
 from bookkit.store import Found
 from experiments.shared.chapter import file_digest

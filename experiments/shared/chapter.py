@@ -17,11 +17,13 @@ from attnlib.data.catalogue import ENTRIES
 from attnlib.data.corpora import ALIASES, Corpus, corpus_name, examples_digest, load_corpus
 from attnlib.data.parse import PARSER
 from attnlib.errors import BadValue, CorpusError
-from attnlib.measure.stream import chosen_metrics, stream
+from attnlib.measuring.stream import chosen_metrics, stream
 from attnlib.models import Encoder, load_encoder, model_folder, weights_digest
+from attnlib.plots.viewer import View
 from bookkit import chapter as kit
 from bookkit.editions import book_store
 from bookkit.store import Experiment, Found, Source, Store, digest_of, experiment
+from experiments.shared.views import head_readings, view_of
 
 
 class Chapter(kit.Chapter):
@@ -39,14 +41,14 @@ class Chapter(kit.Chapter):
         seed: int = 0,
         device: str = "auto",
         store: Store | None = None,
+        claims: bool = True,
     ) -> None:
         store = store or book_store()
         self._given, self.seed, self.device = model, seed, device
         self.encoder = model_source(store, model, device)
         name = model.name if isinstance(model, Encoder) else str(model)
-        super().__init__(
-            paper, model=name, store=store, offers={"encoder": self.encoder, "seed": seed}
-        )
+        offers = {"encoder": self.encoder, "seed": seed}
+        super().__init__(paper, model=name, store=store, offers=offers, claims=claims)
 
     def sibling(self, *, paper: str | None = None, model: str | None = None) -> Chapter:
         """A chapter on another paper or another model; what it runs is counted here, too.
@@ -113,6 +115,10 @@ class Chapter(kit.Chapter):
     ) -> dict[str, Found]:
         """The same experiment on several corpora, by their names."""
         return {name: self.run(experiment, self.corpus(name, limit), **given) for name in corpora}
+
+    def view(self, texts: Sequence[Any]) -> View:
+        """The head viewer on some texts, or pairs of texts, to choose from."""
+        return view_of(self.run(head_readings, texts=list(texts)))
 
     def measure(
         self, corpus: str | Source[Corpus], metrics: Sequence[str], **options: Any

@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from attnlib.attention.encode import Batch
 from attnlib.attention.maps import Attention
-from attnlib.measure.stream import METRICS
+from attnlib.measuring.stream import METRICS
 from attnlib.metrics.mass import Selectors
 from attnlib.metrics.registry import Partial, merge
 from tests.maps import (

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from attnlib.attention.maps import Attention
-from attnlib.measure.stream import METRICS
+from attnlib.measuring.stream import METRICS
 from attnlib.metrics.mass import Selectors, mass_metric
 from attnlib.metrics.registry import Metric, Partial
 from attnlib.metrics.relations import Relation

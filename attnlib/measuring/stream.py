@@ -19,8 +19,8 @@ from attnlib.attention.maps import Attention
 from attnlib.attention.tap import Tap, run_tapped, tapped
 from attnlib.data.corpora import Corpus, load_corpus
 from attnlib.errors import BadValue, CorpusError
-from attnlib.measure.bootstrap import Estimate, estimate, joined
-from attnlib.measure.shards import Spool
+from attnlib.measuring.bootstrap import Estimate, estimate, joined
+from attnlib.measuring.shards import Spool
 from attnlib.metrics import distance, divergence, entropy, sieves  # noqa: F401  (declare metrics)
 from attnlib.metrics.mass import Selectors, mass_metric
 from attnlib.metrics.registry import METRICS, Metric, Partial, merge

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int, Num
 from scipy import special
 
 from attnlib.errors import BadValue, check_choice
-from attnlib.measure.bootstrap import DRAWN_TOGETHER, REPLICATES
+from attnlib.measuring.bootstrap import DRAWN_TOGETHER, REPLICATES
 
 TESTS = MappingProxyType({"z": 1, "t": 0})
 """The two tests, with the ddof of their standard deviation."""

@@ -16,7 +16,7 @@ from scipy import stats as scipy_stats
 from attnlib.data.corpora import Corpus, examples_digest
 from attnlib.data.examples import Example, ParsedText
 from attnlib.errors import BadValue, UnknownName
-from attnlib.measure.roles import (
+from attnlib.measuring.roles import (
     RoleScores,
     assigned_grids,
     bias_grids,
@@ -25,7 +25,7 @@ from attnlib.measure.roles import (
     role_scores,
     role_tests,
 )
-from attnlib.measure.stream import measure
+from attnlib.measuring.stream import measure
 from attnlib.metrics.sieves import SIEVES, chosen_sieves, local
 from attnlib.models import Encoder, load_encoder
 from tests.families import folders, one_thread

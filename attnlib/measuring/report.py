@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attnlib.errors import BadValue
-from attnlib.measure.stream import Measurement
+from attnlib.measuring.stream import Measurement
 from attnlib.metrics.registry import Metric
 
 SHADES = ("#f7fbff", "#d6e6f4", "#abd0e6", "#6aaed6", "#3787c0", "#105ba4", "#08306b")
