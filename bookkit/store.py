@@ -236,7 +236,7 @@ class Store:
         return self.keep(key, found, {**began, **cost, **about()})
 
     def publish(self, names: Iterable[str], folder: Path, *, papers: Iterable[str] | None) -> int:
-        """Copy results and all descriptions to a folder that is committed; others of it go.
+        """Copy results, and what is known of their data, to a folder that is committed; others go.
 
         papers  of these alone: results of other papers stay, whether they are named or not
         """
@@ -247,13 +247,20 @@ class Store:
                 raise MissingResult(f"the result {name} is neither kept nor published. Run it.")
             if at != folder / name:
                 write_whole(folder / name, at.read_bytes())
-        for at in (self.folders[0] / "described").glob("*.json"):
-            write_whole(folder / "described" / at.name, at.read_bytes())
         for stale in sorted(folder.glob("*/*/*")):
             name = str(stale.relative_to(folder))
             if name not in wanted and (papers is None or name.partition("/")[0] in papers):
                 stale.unlink()
+        self._publish_descriptions(folder)
         return len(wanted) // 2
+
+    def _publish_descriptions(self, folder: Path) -> None:
+        """Copy what is known of the data behind the results of a folder."""
+        records = (json.loads(path.read_text("utf-8")) for path in folder.glob("*/*/*.json"))
+        read = {one["digest"] for record in records for one in record.get("data", ())}
+        for at in (self.folders[0] / "described").glob("*.json"):
+            if json.loads(at.read_text("utf-8"))["description"]["digest"] in read:
+                write_whole(folder / "described" / at.name, at.read_bytes())
 
     # --- what is known of data --------------------------------------------------------------------
 

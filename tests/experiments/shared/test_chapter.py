@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ import pytest
 from attnlib import plots
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Segment, Tree
-from attnlib.errors import BadValue, CorpusError, UnknownName
-from bookkit import ledger, results
-from bookkit.chapter import Chapter, split_by_document
+from attnlib.errors import CorpusError, UnknownName
+from bookkit import ledger
+from bookkit.errors import BadValue
 from bookkit.papers import LEDGER, RUNS, Finding, load_paper
-from bookkit.results import Found
+from bookkit.store import Found, Store, experiment
+from experiments.shared import chapter as chapters
+from experiments.shared.chapter import Chapter, split_by_document
 
 
 def texts(n: int = 4) -> Corpus:
@@ -27,6 +30,7 @@ def texts(n: int = 4) -> Corpus:
 SEEDS: list[int] = []
 
 
+@experiment(version=1)
 def longest(corpus: Corpus, *, seed: int = 0, times: int = 1) -> Found:
     """An experiment without a model."""
     SEEDS.append(seed)
@@ -34,14 +38,10 @@ def longest(corpus: Corpus, *, seed: int = 0, times: int = 1) -> Found:
     return Found(table, {"previous.heads_above_half": Finding(2.0, 2.0, 2.0)}, {"inputs": 1})
 
 
-longest.__module__ = "experiments.shared.antecedents"  # whose code can be read
-
-
 @pytest.fixture
-def chapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, e5_small: Any) -> Chapter:
-    monkeypatch.setattr(results, "cache_folder", lambda: tmp_path / "cache")
+def chapter(tmp_path: Path, e5_small: Any) -> Chapter:
     SEEDS.clear()
-    return Chapter("clark2019", e5_small, seed=3)
+    return Chapter("clark2019", e5_small, seed=3, store=Store(tmp_path / "store"))
 
 
 def test_an_experiment_runs_once_and_its_findings_are_kept(chapter: Chapter) -> None:
@@ -129,3 +129,56 @@ def test_what_the_paper_reports_comes_from_its_claims(chapter: Chapter) -> None:
     names = chapter.claim_names("tab3", "sec5", but=["tab3.random"])
     assert "tab3.attention" in names and "sec5.substantial" in names
     assert "tab3.random" not in names
+
+
+def test_a_chapter_renders_from_the_store_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second time, neither the model nor the corpus is loaded."""
+
+    def render() -> pd.DataFrame:
+        chapter = Chapter("clark2019", "e5-small", seed=3, store=Store(tmp_path / "store"))
+        reader = chapter.corpus("reader-coref", 4)
+        assert len(reader) == 4 and chapter.encoder.n_heads == 12
+        return chapter.run(chapters.measured, reader, metrics=["entropy"], max_length=192).table
+
+    first = render()
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("something was loaded")
+
+    for name in ("load_encoder", "load_corpus"):
+        monkeypatch.setattr(chapters, name, never)
+    pd.testing.assert_frame_equal(render(), first)
+
+
+def test_an_input_that_changed_is_another_result(tmp_path: Path, e5_small: Any) -> None:
+    texts_file = tmp_path / "own.txt"
+    lengths = []
+    for words in ("one cat", "two cats, and a dog"):
+        texts_file.write_text(f"{words}\n")
+        chapter = Chapter("clark2019", e5_small, store=Store(tmp_path / "store"))
+        read = chapter.run(longest_text, chapter.corpus(str(texts_file)))
+        lengths.append(int(read.table["n"][0]))
+    assert lengths == [7, 19]
+
+
+@experiment(version=1)
+def longest_text(corpus: Corpus) -> Found:
+    return Found(pd.DataFrame({"n": [max(len(one.text) for one in corpus)]}))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("paper", ["clark2019", "guan2020", "kovaleva2019", "pande2021"])
+def test_assets_that_experiments_read_exist(paper: str) -> None:
+    from attnlib.data.assets import known
+
+    sources = (Path(chapters.__file__).parents[1] / paper).glob("*.py")
+    reads = re.findall(r"reads=\[([^]]*)\]", "".join(path.read_text() for path in sources))
+    assert {name.strip(' "') for one in reads for name in one.split(",")} <= set(known())
+
+
+def test_documents_of_one_corpus_are_two_sources(chapter: Chapter) -> None:
+    train, test = chapter.split(("reader-coref", 6), ("reader-coref", 4))
+    assert train.digest != test.digest and len(train) + len(test) == 10
+    again = chapter.split(("reader-coref", 6), ("reader-coref", 4))
+    assert [one.digest for one in again] == [train.digest, test.digest]
