@@ -17,7 +17,8 @@ from attnlib.plots import drawing
 from attnlib.plots.drawing import Drawing
 from bookkit.chapter import Gallery, Shown
 from bookkit.pages.site import external_loads
-from bookkit.papers import CLAIMS, FIGURES, LEDGER
+from bookkit.pagetables import claim_rows
+from bookkit.papers import CLAIMS, FIGURES, LEDGER, Finding, Judgement, load_paper
 from bookkit.teach.handouts import hand_out
 from bookkit.teach.plain_markdown import Words, papers_of
 from bookkit.teach.slides import SlidesError, deck, discussion, figures_of
@@ -150,6 +151,15 @@ def test_what_a_notebook_shows_says_what_is_drawn_in_it() -> None:
     assert [one.claims for one in found] == [[], [], [], [ROW], [ROW]]
     for one in found:
         assert one.svg == drawn("").svg() and one.ratio == 2
+
+
+def test_rows_of_claims_say_what_the_table_shows() -> None:
+    """The paper's number without its words, ours with the paper's unit."""
+    claim = load_paper("clark2019").claim("tab1.det")
+    (row,) = claim_rows([Judgement(claim, "partly", "why", Finding(90.12, 88.0, 92.0))])
+    assert (row["id"], row["where"], row["verdict"]) == (claim.id, claim.where, "partly")
+    assert (row["paper"], row["ours"], row["interval"]) == ("94.3%", "90.1%", "88 to 92")
+    assert row["phenomenon"] == claim.phenomenon.text
 
 
 def test_the_library_and_the_kit_agree_on_the_name() -> None:
