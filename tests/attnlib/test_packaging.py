@@ -82,7 +82,8 @@ def test_environment_installs_the_package_under_the_constraints() -> None:
 
 def test_make_installs_the_same_extras_and_torch_first() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    assert makefile.index("install --quiet $(TORCH)") < makefile.index(
+    both = "-e '.[dev]' -e ./experiments"
+    assert makefile.index("install --quiet $(TORCH)") < makefile.index(both)
         "-e '.[dev]' -e ./experiments"
     )
     assert str(pinned()["torch"]) == "2.13.0"
