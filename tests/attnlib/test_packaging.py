@@ -84,8 +84,6 @@ def test_make_installs_the_same_extras_and_torch_first() -> None:
     makefile = (ROOT / "Makefile").read_text()
     both = "-e '.[dev]' -e ./experiments"
     assert makefile.index("install --quiet $(TORCH)") < makefile.index(both)
-        "-e '.[dev]' -e ./experiments"
-    )
     assert str(pinned()["torch"]) == "2.13.0"
 
 
