@@ -58,7 +58,8 @@ def test_a_metric_is_two_files(checkout: Path) -> None:
     lone = called(checkout, "pytest", "-q", TESTS_OF_METRICS, "-k", "has_an_oracle")
     assert lone.returncode == 1, "a metric without an oracle must fail"
     append(checkout, truth, BLOCKS[truth])
-    done = called(checkout, "pytest", "-q", TESTS_OF_METRICS, "-k", "row_perplexity or has_an_oracle")
+    words = "row_perplexity or has_an_oracle"
+    done = called(checkout, "pytest", "-q", TESTS_OF_METRICS, "-k", words)
     assert done.returncode == 0, done.stdout[-3000:]
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed and int(passed[1]) > 15, "the laws must have run over it"
