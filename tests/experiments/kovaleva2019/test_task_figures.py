@@ -392,7 +392,7 @@ def test_every_mark_stands_at_its_score_and_rings_are_the_papers() -> None:
     values = [x for line in rings for x in line.get_xdata() if not math.isnan(x)]
     assert values == [52.7]
     best = table[table["label"] == "fine-tuned"].iloc[0]
-    assert f"RTE {best['value']:.1f}" in drawing.caption
+    assert f"MRPC {best['value']:.1f}" in drawing.caption
     with pytest.raises(BadValue, match="6 kinds"):
         start_dots(pd.concat([table, table.assign(label="x").head(1)]), strongest="x")
 
