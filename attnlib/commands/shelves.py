@@ -108,14 +108,13 @@ def reader(
 ) -> None:
     """The book's own annotated passages: list, count, check or show them."""
     from attnlib.data import reader as shelf
-    from attnlib.data.parse import tagger
-    from attnlib.data.reader import terminal
-    from attnlib.data.reader.stats import n_words, statistics
+    from attnlib.data.parser import tagger
+    from attnlib.data.reader.summary import listed, shown, statistics
     from attnlib.measure.report import dump
 
     passages = shelf.passages()
     if show is not None:
-        console.print(terminal.shown(shelf.passage(show)))
+        console.print(shown(shelf.passage(show)))
     elif check:
         found = shelf.problems(passages, shelf.frame_table(), tagger())
         for problem in found:
@@ -129,10 +128,15 @@ def reader(
             print(dump(counts))
             return
         for key, value in counts.items():
-            console.print(f"{key.replace('_', ' '):26} {terminal.listed(value)}")
+            console.print(f"{key.replace('_', ' '):26} {listed(value)}")
     else:
         rows = [
-            {"id": one.id, "title": one.title, "register": one.register, "words": n_words(one)}
+            {
+                "id": one.id,
+                "title": one.title,
+                "register": one.register,
+                "words": len(one.plain_words),
+            }
             for one in passages
         ]
         if json:

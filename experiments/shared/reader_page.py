@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from attnlib.data.reader.markup import REGISTERS, Frame, Mention, Passage, Query
-from attnlib.data.reader.stats import n_words
 
 N_COLOURS = 8
 """Entities of a passage take turns with so many colours; the label beside a mention decides."""
@@ -33,7 +32,7 @@ click a question to see its answer. The [data card](reader) says how all this wa
 
 def drawn(passage: Passage) -> str:
     """One passage as HTML that needs no script."""
-    facts = f"{n_words(passage)} words · {len(passage.mentions)} mentions of "
+    facts = f"{len(passage.plain_words)} words · {len(passage.mentions)} mentions of "
     facts += f"{len(passage.clusters)} entities · <code>{passage.id}</code>"
     pieces = [
         '<div class="attn-reader">',
