@@ -108,7 +108,7 @@ def test_trees_are_trees_and_keep_every_word() -> None:
     assert len(trees) > len(shelf)
     for tree in trees:
         assert is_tree(tree.heads)
-        assert tree.relations[tree.root] == "root"
+        assert tree.relations[tree.heads.index(-1)] == "root"
         assert tree.relations.count("root") == 1
         assert len(tree.words) == len(tree.heads) == len(tree.relations) == len(tree.tags) >= 3
         assert not any(word.isspace() for word in tree.words)
@@ -143,7 +143,7 @@ def test_given_words_are_neither_split_nor_joined_nor_dropped() -> None:
     trees = list(parsed_words(sentences))
     assert [(tree.id, tree.words) for tree in trees] == sentences
     assert all(is_tree(tree.heads) for tree in trees)
-    assert all(tree.relations[tree.root] == "root" for tree in trees)
+    assert all(tree.relations[tree.heads.index(-1)] == "root" for tree in trees)
 
 
 @pytest.mark.assets
