@@ -6,6 +6,7 @@ What cannot be used is counted, not lost. `register_corpus` adds a corpus to the
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import random
 import re
@@ -72,20 +73,23 @@ Read = tuple[Sequence[Any], Mapping[str, int]]
 class CorpusInfo:
     """What a corpus name means, and how it is read.
 
-    asset   the folder it is read from; the `instead` are tried in turn where it cannot be had
+    assets  where it is read from: the first that can be had
     draws   whether `read` obeys the limit itself; else a sample is drawn of what it gives
     folder  where a corpus is that comes with the package itself
     """
 
     name: str
     kind: str
-    asset: str
+    assets: tuple[str, ...]
     what: str
     licence: str
     read: Callable[[Path, Options], Read]
-    instead: tuple[str, ...] = ()
     draws: bool = False
     folder: Path | None = None
+
+    @property
+    def asset(self) -> str:
+        return self.assets[0] if self.assets else ""
 
 
 _CORPORA: dict[str, CorpusInfo] = {}
@@ -163,8 +167,7 @@ def load_corpus(
     if limit is not None and limit < 1:
         raise BadValue(f"limit {limit} is too small. At least 1 example is needed.")
     given = str(name_or_path)
-    name = ALIASES.get(given, given)
-    name = f"{name}:dev" if f"{name}:dev" in _CORPORA else name
+    name = corpus_name(given)
     if name in _CORPORA and not isinstance(name_or_path, Path):
         info = _CORPORA[name]
         source, where = (str(folder), folder) if folder is not None else _home(info)
@@ -183,6 +186,12 @@ def load_corpus(
         f"corpus '{given}' is unknown. {did_you_mean(given, known)}Known: {', '.join(known)}. "
         "A path to your own .txt, .jsonl or .conllu file works too."
     )
+
+
+def corpus_name(given: str) -> str:
+    """The full name behind a shorter one: an alias, or a task, which means its dev split."""
+    name = ALIASES.get(given, given)
+    return f"{name}:dev" if f"{name}:dev" in _CORPORA else name
 
 
 def corpus_of_dataset(dataset: Any, *, text: str = "text", pair: str | None = None) -> Corpus:
@@ -218,7 +227,7 @@ def _home(info: CorpusInfo) -> tuple[str, Path]:
     if info.folder is not None:
         return "attnlib", info.folder
     errors: list[AssetError] = []
-    for asset in (info.asset, *info.instead):
+    for asset in info.assets:
         try:
             return asset, Path(resolve(asset))
         except AssetError as error:
@@ -241,10 +250,11 @@ def _corpus(
 
 
 def examples_digest(examples: Iterable[Any]) -> str:
-    """The sha256 of everything that is in the examples."""
+    """The sha256 of everything that is in the examples, written as canonical JSON."""
     digest = hashlib.sha256()
     for example in examples:
-        digest.update(repr(example).encode() + b"\n")
+        told = json.dumps(asdict(example), sort_keys=True, separators=(",", ":"))
+        digest.update(told.encode() + b"\n")
     return digest.hexdigest()
 
 
@@ -314,10 +324,10 @@ def _wikipedia() -> Iterator[CorpusInfo]:
     ):
         what = f"segments of two consecutive paragraphs: {articles}"
         read = partial(_wiki_segments, name)
-        yield CorpusInfo(name, "segment", name, what, licence, read, draws=True)
+        yield CorpusInfo(name, "segment", (name,), what, licence, read, draws=True)
         what = f"sentences, parsed, {_STANFORD}: {articles}"
         trees = partial(_wiki_trees, name)
-        yield CorpusInfo(f"{name}-parsed", "tree", name, what, licence, trees, draws=True)
+        yield CorpusInfo(f"{name}-parsed", "tree", (name,), what, licence, trees, draws=True)
 
 
 def _paragraphs(name: str, folder: Path, options: Options) -> Paragraphs:
@@ -375,10 +385,10 @@ def _treebanks() -> Iterator[CorpusInfo]:
             name = f"{bank}-{split}"
             files = (f"en_{bank}-ud-{split}.conllu", f"en_{bank}-{split}.conllu")
             read = partial(_trees, files)
-            yield CorpusInfo(name, "tree", asset, f"{about}, {split}", licence, read)
+            yield CorpusInfo(name, "tree", (asset,), f"{about}, {split}", licence, read)
             what = f"the words of {name}, parsed, {_STANFORD}"
             trees = partial(_stanford_trees, name, files)
-            yield CorpusInfo(f"{name}-stanford", "tree", asset, what, licence, trees, draws=True)
+            yield CorpusInfo(f"{name}-stanford", "tree", (asset,), what, licence, trees, draws=True)
 
 
 def _trees(files: tuple[str, ...], folder: Path, options: Options) -> Read:
@@ -406,18 +416,17 @@ def _annotated() -> Iterator[CorpusInfo]:
     for split in ("train", "dev", "test"):
         what = f"OntoGUM coreference in OntoNotes' scheme, {split} (no Reddit)"
         read = _plain(partial(read_ontogum, split))
-        yield CorpusInfo(f"ontogum-{split}", "coref", "ontogum", what, _NC_SA, read)
+        yield CorpusInfo(f"ontogum-{split}", "coref", ("ontogum",), what, _NC_SA, read)
     for split, file in (("dev", "development"), ("validation", "validation"), ("test", "test")):
         what = f"GAP, ambiguous pronouns in Wikipedia sentences, {file}"
-        licence = "Apache-2.0; texts CC BY-SA"
-        yield CorpusInfo(
-            f"gap-{split}", "gap", "gap", what, licence, _plain(partial(read_gap, file))
-        )
+        licence, read = "Apache-2.0; texts CC BY-SA", _plain(partial(read_gap, file))
+        yield CorpusInfo(f"gap-{split}", "gap", ("gap",), what, licence, read)
     what = "FrameNet 1.7 exemplars and full text, at most 12 tokens, with a core element"
-    yield CorpusInfo("framenet", "frame", "framenet", what, "CC BY 3.0", _plain(read_framenet))
-    name, what = "framenet-473", "the 473 FrameNet sentences of Kovaleva 2019, sec. 4.2"
-    licence = "CC BY 3.0; list Apache-2.0"
-    yield CorpusInfo(name, "frame", name, what, licence, _plain(read_framenet_473))
+    name, licence, read = "framenet", "CC BY 3.0", _plain(read_framenet)
+    yield CorpusInfo(name, "frame", (name,), what, licence, read)
+    what = "the 473 FrameNet sentences of Kovaleva 2019, sec. 4.2"
+    name, licence, read = "framenet-473", "CC BY 3.0; list Apache-2.0", _plain(read_framenet_473)
+    yield CorpusInfo(name, "frame", (name,), what, licence, read)
 
 
 _TASK_CORPORA = {  # what, licence
@@ -439,18 +448,18 @@ _TASKS_WITH_TEST = ("mrpc", "stsb", "msrpar")
 
 def _tasks() -> Iterator[CorpusInfo]:
     for task, (about, licence) in _TASK_CORPORA.items():
-        asset, instead = ("stsb-full", ("stsb",)) if task == "stsb" else (task, ())
+        assets = ("stsb-full", "stsb") if task == "stsb" else (task,)
         for split in ("train", "dev", *(("test",) if task in _TASKS_WITH_TEST else ())):
             name, what = f"{task}:{split}", f"{about} ({split})"
             read = _plain(partial(read_task, task, split))
-            yield CorpusInfo(name, "task", asset, what, licence, read, instead)
+            yield CorpusInfo(name, "task", assets, what, licence, read)
     for split in ("train", "dev"):
         what = (
             f"SQuAD v1.1 ({split}); with the dev file alone, an article goes to dev if the sha256 "
             f"of its title is divisible by {DEV_SHARE}, else to train"
         )
         read = _plain(partial(read_squad, split))
-        yield CorpusInfo(f"squad:{split}", "question", "squad", what, _SA, read)
+        yield CorpusInfo(f"squad:{split}", "question", ("squad",), what, _SA, read)
 
 
 def _reader() -> Iterator[CorpusInfo]:
@@ -463,7 +472,7 @@ def _reader() -> Iterator[CorpusInfo]:
     for name, kind, about, shape in shapes:
         what = f"the book's own passages: {about}"
         read = _plain(partial(_passages, shape))
-        yield CorpusInfo(name, kind, "", what, "CC BY 4.0", read, folder=reader.FOLDER)
+        yield CorpusInfo(name, kind, (), what, "CC BY 4.0", read, folder=reader.FOLDER)
 
 
 def _passages(shape: Callable[[Passage], list[Any]], folder: Path) -> Read:

@@ -635,7 +635,7 @@ def test_a_corpus_can_be_added_from_outside(
         texts = write(folder / "a.txt", "one", "two", "three").read_text().split()
         return [Segment(text, text) for text in texts], {"too odd": 3}
 
-    info = CorpusInfo("mine:dev", "segment", "rte", "three words", "CC0", read)
+    info = CorpusInfo("mine:dev", "segment", ("rte",), "three words", "CC0", read)
     register_corpus(info)
     assert known_corpora()["mine:dev"] is info
     corpus = load_corpus("mine", folder=tmp_path, limit=2, seed=1)
