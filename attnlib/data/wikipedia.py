@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import bz2
 import calendar
-import hashlib
 import html
 import random
 import re
@@ -25,6 +24,7 @@ from attnlib.data.examples import Segment, sentence_starts
 from attnlib.data.kept import keep_rows, kept_file, kept_rows
 from attnlib.data.textfiles import field, find_file, read_jsonl, read_parquet
 from attnlib.errors import BadValue, CorpusError
+from attnlib.files import sha256_of
 
 VERSION = 1
 """Of the extraction of paragraphs; raise it when it is meant to give other paragraphs."""
@@ -112,9 +112,8 @@ class Paragraphs:
 def sample_paragraphs(folder: Path, cache: Path | None) -> Paragraphs:
     """The prose of the dump in a folder. Extraction takes some seconds, so it is kept."""
     dump = find_file(folder, *DUMPS)
-    content = hashlib.sha256(dump.read_bytes()).hexdigest()
     parser = f"mwparserfromhell {version('mwparserfromhell')}"
-    kept = kept_file(cache, "paragraphs/wiki-sample", VERSION, parser, content)
+    kept = kept_file(cache, "paragraphs/wiki-sample", VERSION, parser, sha256_of(dump))
     if rows := kept_rows(kept):
         return Paragraphs(tuple(Paragraph(**row) for row in rows[1:]), rows[0])
     found = paragraphs_of_dump(dump)

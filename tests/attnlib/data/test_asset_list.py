@@ -8,13 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from attnlib.data import archives, assetcache, assets
+from attnlib.data import archives, assets, sources
+from attnlib.data.asset_list import Asset, Form
+from attnlib.data.convert import CONVERTERS
 from tests.asset_world import ROOT
 
+NAMES = ("archives", "asset_list", "assets", "convert", "sources")
 MINE = (
-    *(f"attnlib/{name}.py" for name in ("archives", "sources", "assetcache", "assets", "convert")),
-    *("attnlib/assets.toml", "tests/asset_world.py", "tests/test_asset_catalogue.py"),
-    *(f"tests/test_{name}.py" for name in ("assets", "assets_damage", "assets_hub", "convert")),
+    *(f"attnlib/data/{name}.py" for name in NAMES),
+    *(f"tests/attnlib/data/test_{name}.py" for name in (*NAMES, "assets_damage")),
+    *("attnlib/data/assets.toml", "attnlib/files.py", "tests/asset_world.py"),
 )
 
 
@@ -39,7 +42,7 @@ def test_the_catalogue_names_what_the_book_needs() -> None:
 
 
 @pytest.mark.parametrize("asset", assets.known().values(), ids=lambda asset: asset.name)
-def test_every_asset_says_licence_citation_and_size(asset: assets.Asset) -> None:
+def test_every_asset_says_licence_citation_and_size(asset: Asset) -> None:
     assert asset.kind in {"model", "dataset", "vectors", "parser"}
     assert asset.licence
     assert re.search(r"\b(19|20)\d\d\b|contributors", asset.citation)
@@ -47,9 +50,7 @@ def test_every_asset_says_licence_citation_and_size(asset: assets.Asset) -> None
 
 
 @pytest.mark.parametrize(("asset", "form"), FORMS)
-def test_every_file_is_pinned_or_says_that_the_hub_vouches(
-    asset: assets.Asset, form: assets.Form
-) -> None:
+def test_every_file_is_pinned_or_says_that_the_hub_vouches(asset: Asset, form: Form) -> None:
     for file in form.files + form.inputs:
         if file.sha256:
             assert re.fullmatch(r"[0-9a-f]{64}", file.sha256)
@@ -67,12 +68,13 @@ def test_every_file_is_pinned_or_says_that_the_hub_vouches(
 
 
 @pytest.mark.parametrize(("asset", "form"), FORMS)
-def test_every_file_can_come_from_somewhere(asset: assets.Asset, form: assets.Form) -> None:
+def test_every_file_can_come_from_somewhere(asset: Asset, form: Form) -> None:
     if form.packages:
+        packages = {package.name for package in form.packages}
         for file in form.files:
-            assert assets._member(file, form) or form.convert
-        assert all(assets._member(file, form) for file in form.inputs)
-        assert not form.convert or form.convert in assets.CONVERTERS
+            assert file.package in packages or (form.convert and not file.package)
+        assert all(file.package in packages and file.member for file in form.inputs)
+        assert not form.convert or form.convert in CONVERTERS
     assert form.mirror
     assert len({form.key for form in asset.forms}) == len(asset.forms)
 
@@ -103,7 +105,7 @@ def test_no_registry_and_no_machine_is_named() -> None:
 def test_a_real_package_asset_is_whole(name: str) -> None:
     folder = assets.resolve(name)
     asset = assets.lookup(name)
-    assetcache.check(asset, asset.forms[0], folder, full=True)
+    assets._check(asset, asset.forms[0], folder, full=True)
 
 
 @pytest.mark.assets
@@ -129,7 +131,7 @@ def test_the_real_mirror_holds_what_the_catalogue_says(
     if not os.environ.get("ATTNLIB_MIRROR"):
         pytest.skip("ATTNLIB_MIRROR is not set")
     monkeypatch.setenv("ATTNLIB_CACHE", str(tmp_path))
-    names = [name for name, a in assets.known().items() if assets._in_mirror(a.forms[0])]
+    names = [name for name, a in assets.known().items() if sources.in_mirror(a.forms[0])]
     assert names
     assets.fetch(names, progress=False)
     assert {row["name"] for row in assets.status(verify=True) if row["present"]} == set(names)

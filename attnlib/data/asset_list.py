@@ -1,4 +1,4 @@
-"""The catalogue of assets: what each is, its licence, its files and their hashes, its sources."""
+"""What assets.toml says: of each asset its licence, its files and their hashes, its sources."""
 
 from __future__ import annotations
 
@@ -10,11 +10,28 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from attnlib.data.sources import Hub, Package
 from attnlib.errors import UnknownName, did_you_mean
 
 CATALOGUE = Path(__file__).with_name("assets.toml")
-EDITIONS = Path(__file__).parents[2] / "editions"
+
+
+@dataclass(frozen=True)
+class Package:
+    """One wheel of the package registry, pinned by content; it is read, never installed."""
+
+    name: str
+    version: str
+    sha256: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Hub:
+    """One repository of the hub at one revision."""
+
+    repo: str
+    repo_type: str
+    revision: str
 
 
 @dataclass(frozen=True)
@@ -31,6 +48,16 @@ class File:
     @property
     def pin(self) -> str:
         return self.sha256 or self.git_sha1
+
+    @property
+    def package(self) -> str:
+        """The package archive it is a member of, or ""."""
+        return self.origin.partition(":")[0] if ":" in self.origin else ""
+
+    @property
+    def member(self) -> str:
+        """Its name in the package archive, or ""."""
+        return self.origin.partition(":")[2]
 
 
 @dataclass(frozen=True)
@@ -74,43 +101,7 @@ class Asset:
 
 def known() -> dict[str, Asset]:
     """Every asset of `assets.toml` by name."""
-    return dict(_read_catalogue(CATALOGUE))
-
-
-@cache
-def _read_catalogue(path: Path) -> dict[str, Asset]:
-    with open(path, "rb") as stream:
-        content = tomllib.load(stream)
-    packages = {
-        name: Package(name=name, **entry) for name, entry in content.pop("packages", {}).items()
-    }
-    return {name: _asset(name, entry, packages) for name, entry in content.items()}
-
-
-def _asset(name: str, entry: dict[str, Any], packages: Mapping[str, Package]) -> Asset:
-    kind = entry["kind"]
-    folder = {"vectors": "vectors"}.get(kind, kind + "s") + "/" + name
-    forms = tuple(_form(form, folder, packages) for form in entry["forms"])
-    words = {key: entry[key] for key in ("licence", "citation")}
-    return Asset(name=name, kind=kind, forms=forms, note=entry.get("note", ""), **words)
-
-
-def _form(entry: dict[str, Any], folder: str, packages: Mapping[str, Package]) -> Form:
-    files, inputs = (
-        tuple(File(name=name, **fields) for name, fields in entry.get(part, {}).items())
-        for part in ("files", "inputs")
-    )
-    hub = Hub(**entry["hub"]) if "hub" in entry else None
-    named = [] if hub else [file.origin.split(":")[0] for file in files + inputs if file.origin]
-    return Form(
-        files=files,
-        inputs=inputs,
-        mirror=entry.get("mirror", folder),
-        convert=entry.get("convert", ""),
-        about=entry.get("about", 0),
-        hub=hub,
-        packages=tuple(packages[name] for name in dict.fromkeys(named) if name in packages),
-    )
+    return dict(_read(CATALOGUE))
 
 
 def lookup(name: str) -> Asset:
@@ -123,30 +114,48 @@ def lookup(name: str) -> Asset:
     return table[name]
 
 
-def expand(names: Iterable[str], editions: Mapping[str, Any] | None = None) -> list[str]:
-    """Asset names, each edition replaced by the list `assets:` of its yaml; no name twice."""
-    listed: dict[str, None] = {}
+def expand(names: Iterable[str], lists: Mapping[str, Iterable[str]]) -> list[Asset]:
+    """Assets by name; a name in `lists` stands for all assets of that list. None comes twice."""
+    table = known()
+    choices = [*lists, *table]
+    wanted: dict[str, None] = {}
     for name in names:
-        if name in known():
-            listed[name] = None
-            continue
-        for asset in _edition_assets(name, editions):
-            listed[lookup(asset).name] = None
-    return list(listed)
+        if name not in choices:
+            raise UnknownName(
+                f"'{name}' is neither an asset nor a list of assets. "
+                f"{did_you_mean(name, choices)}Known: {', '.join(choices)}."
+            )
+        wanted |= dict.fromkeys([name] if name in table else lists[name])
+    return [lookup(name) for name in wanted]
 
 
-def _edition_assets(name: str, editions: Mapping[str, Any] | None) -> list[str]:
-    there = sorted(path.stem for path in EDITIONS.glob("*.yaml")) if editions is None else editions
-    if name not in there:
-        choices = [*there, *known()]
-        raise UnknownName(
-            f"'{name}' is neither an asset nor an edition. {did_you_mean(name, choices)}"
-            f"Known: {', '.join(choices)}."
-        )
-    if editions is None:
-        import yaml
+@cache
+def _read(path: Path) -> dict[str, Asset]:
+    with open(path, "rb") as stream:
+        content = tomllib.load(stream)
+    packages = {
+        name: Package(name=name, **entry) for name, entry in content.pop("packages", {}).items()
+    }
+    return {name: _asset(name, entry, packages) for name, entry in content.items()}
 
-        content = yaml.safe_load((EDITIONS / f"{name}.yaml").read_text(encoding="utf-8"))
-    else:
-        content = editions[name]
-    return list((content or {}).get("assets") or []) if isinstance(content, Mapping) else content
+
+def _asset(name: str, entry: dict[str, Any], packages: Mapping[str, Package]) -> Asset:
+    kind = entry["kind"]
+    mirror = f"vectors/{name}" if kind == "vectors" else f"{kind}s/{name}"
+    forms = tuple(_form({"mirror": mirror, **form}, packages) for form in entry["forms"])
+    return Asset(**{**entry, "name": name, "forms": forms})
+
+
+def _form(entry: dict[str, Any], packages: Mapping[str, Package]) -> Form:
+    files, inputs = (
+        tuple(File(name=name, **fields) for name, fields in entry.get(part, {}).items())
+        for part in ("files", "inputs")
+    )
+    named = dict.fromkeys(file.package for file in files + inputs)
+    made = {
+        "files": files,
+        "inputs": inputs,
+        "hub": Hub(**entry["hub"]) if "hub" in entry else None,
+        "packages": tuple(packages[name] for name in named if name in packages),
+    }
+    return Form(**{**entry, **made})
