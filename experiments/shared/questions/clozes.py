@@ -1,49 +1,58 @@
 """A parsed sentence -> the questions it answers: a phrase is asked for, its clause asks.
 
 The unsupervised cloze recipe: the answer is a name or a noun phrase, the question its sentence with
-the fitting wh-word in the answer's place. Here the sentence is cut to its clause (`clauses.py`),
-and the wh-phrase moves to the front where that is one plain step ("Who ...", "What did ... do").
+the fitting wh-word in the answer's place. Here the sentence is cut to its clause, and the wh-phrase
+moves to the front where that is one plain step ("Who ...", "What did ... do"). A clause keeps its
+verb, its subject and what the verb needs; it loses brackets, what hangs on by a comma, linking
+adverbs and the next clause. All rules are on spaCy's English labels and tags.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from attnlib.data.clauses import (
-    OBJECTS,
-    POINTING,
-    SUBJECTS,
-    VERBAL,
-    Lemma,
-    clause_of,
-    hangs,
-    helper,
-    lexicon,
-    written,
+Lemma = Callable[[Any], str]
+"""The base form of a verb's token."""
+
+_SUBJECTS = ("nsubj", "nsubjpass", "expl")
+_OBJECTS = ("dobj", "attr", "oprd")
+_VERBAL = ("VERB", "AUX")
+
+
+def _lexicon(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_BE = _lexicon("am is are was were")
+_UNFIT = ("relcl", "acl", "pcomp", "csubj", "appos", "parataxis", "dep", "meta")
+_LEFT_OUT = ("appos", "relcl", "acl", "advcl", "prep", "npadvmod", "advmod")
+_DROPPED_OPENINGS = ("advmod", "npadvmod", "advcl", "cc", "mark", "punct")
+_TURNING = _lexicon("never nor not only rarely seldom")  # the verb follows them
+_POINTING = _lexicon("both its neither no such that their these this those")
+_CONNECTIVES = _lexicon(
+    "also even furthermore hence however indeed instead likewise moreover nevertheless then "
+    "therefore though thus"
 )
-
 _PLACES = ("GPE", "LOC", "FAC")
-
-
-_FRONTED = lexicon("after against at before by during for from in into on since through to under")
-_FRONTED |= lexicon("until with without")
-_VAGUE_SUBJECTS = POINTING | lexicon(
+_FRONTED = _lexicon("after against at before by during for from in into on since through to under")
+_FRONTED |= _lexicon("until with without")
+_VAGUE_SUBJECTS = _POINTING | _lexicon(
     "all another any each few i it many most none one others some they we what which who whose you"
 )
-_VAGUE_MODIFIERS = POINTING | lexicon(
+_VAGUE_MODIFIERS = _POINTING | _lexicon(
     "all another any certain different each either every few former latter many more most much "
     "other own same several some various what which whose"
 )
-_VAGUE_NOUNS = lexicon(
+_VAGUE_NOUNS = _lexicon(
     "addition aim attention beginning case control course doubt effect end example fact form "
     "instance kind lot majority manner means member number one order others part people place "
     "point priority process purpose range reason result rise role series set side something sort "
     "term terms thing things time times type use variety way ways"
 )
-_PERSONS = lexicon(
+_PERSONS = _lexicon(
     "actor actors actress architect artist author authors bishop brother child children citizens "
     "commander composer critics daughter director emperor engineer engineers farmers father "
     "fighters general governor historian husband immigrants inventor judge king leader leaders "
@@ -52,7 +61,7 @@ _PERSONS = lexicon(
     "rulers scholars sculptors settlers sister slaves soldiers son students teacher teachers "
     "tribes troops viewers visitors voters wife winner woman women workers writer writers"
 )
-_CLASSES = lexicon(  # words in a name that say what it is the name of
+_CLASSES = _lexicon(  # words in a name that say what it is the name of
     "academy act agency army association award battle bay board bridge canal castle cathedral "
     "championship church city college committee company conference congress constitution "
     "convention council county court cup department desert district dynasty empire festival "
@@ -121,7 +130,7 @@ def clozes(sentence: Any, lemma: Lemma) -> Iterator[Cloze]:
 
 def _gaps(sentence: Any) -> Iterator[_Gap]:
     for noun in sentence:
-        if noun.dep_ in (*SUBJECTS, *OBJECTS, "pobj", "npadvmod") and _is_plain(noun):
+        if noun.dep_ in (*_SUBJECTS, *_OBJECTS, "pobj", "npadvmod") and _is_plain(noun):
             yield from _wholes(noun)
             if noun.dep_ != "npadvmod":
                 yield from _numbers(noun)
@@ -134,7 +143,7 @@ def _is_plain(noun: Any) -> bool:
     return (
         noun.pos_ in ("NOUN", "PROPN", "NUM", "SYM")
         and all(child.dep_ not in ("conj", "cc", "preconj") for child in noun.children)
-        and all(token.pos_ not in VERBAL and token.dep_ != "cc" for token in inside)
+        and all(token.pos_ not in _VERBAL and token.dep_ != "cc" for token in inside)
         and all(token.pos_ != "PUNCT" or token.text == "-" for token in inside)
         and all(token.lower_ not in _VAGUE_MODIFIERS for token in inside)
         and all(token.tag_ not in ("JJR", "RBR") for token in inside)
@@ -161,9 +170,9 @@ def _wholes(noun: Any) -> Iterator[_Gap]:
     if kind == "NOUN" and (noun.doc[first].tag_ == "PRP$" or phrase[0].dep_ == "nummod"):
         return
     wh = _wh_phrase(noun, phrase, kind)
-    after = [t for t in noun.rights if t.i >= last and t.dep_ != "punct" and not hangs(t)]
+    after = [t for t in noun.rights if t.i >= last and t.dep_ != "punct" and not _hangs(t)]
     linked = [t for t in after if t.text == "of" or t.dep_ != "prep" or noun.dep_ != "dobj"]
-    share = kind == "PERCENT" and noun.dep_ in SUBJECTS  # "What percentage of ..."
+    share = kind == "PERCENT" and noun.dep_ in _SUBJECTS  # "What percentage of ..."
     if wh and phrase[0].pos_ != "ADP" and (not linked or share):
         yield _Gap(noun, noun.doc[first:last], phrase, wh, kind)
 
@@ -240,24 +249,24 @@ def _owners(noun: Any) -> Iterator[_Gap]:
 
 def _asked(gap: _Gap, lemma: Lemma) -> tuple[str, bool] | None:
     """The words of the question on a gap, and whether it opens with the wh-phrase."""
-    clause = clause_of(gap.noun)
-    if clause is None or (inverted := helper(clause.verb, lemma)) is None:
+    clause = _clause_of(gap.noun)
+    if clause is None or (inverted := _helper(clause.verb, lemma)) is None:
         return None
     moved, text, form = inverted
-    subject, verb = written(clause.subject, gap.phrase, gap.wh), clause.verb.text
+    subject, verb = _written(clause.subject, gap.phrase, gap.wh), clause.verb.text
     if clause.noun == gap.noun:
         if gap.noun.tag_ in ("NN", "NNP") and text in ("are", "were", "have", "do"):
             return None  # one member of a list whose verb speaks of all
         return _joined(subject, clause.middle, verb, clause.after, clause.before), True
     said = {token.lower_ for token in clause.subject}
-    if clause.noun.lower_ in _VAGUE_SUBJECTS or not said.isdisjoint(POINTING):
+    if clause.noun.lower_ in _VAGUE_SUBJECTS or not said.isdisjoint(_POINTING):
         return None
     link = gap.noun.head if gap.noun.dep_ == "pobj" else None
     if _holder(gap, link, clause.verb) != clause.verb:
         if link is None or gap.kind == "NOUN" or gap.wh == "when" or not _is_in(gap, clause.after):
             return None
         wh = "whom" if gap.wh == "who" else gap.wh
-        rest = f"{verb} {written(clause.after, gap.phrase, wh)}"
+        rest = f"{verb} {_written(clause.after, gap.phrase, wh)}"
         return _joined(subject, clause.middle, rest, [], clause.before), False
     front = _front(gap, link)
     if front is None:
@@ -274,14 +283,14 @@ def _is_in(gap: _Gap, tokens: list[Any]) -> bool:
 
 
 def _joined(start: str, middle: list[Any], verb: str, after: list[Any], before: list[Any]) -> str:
-    return " ".join((start, written(middle), verb, written(after), written(before)))
+    return " ".join((start, _written(middle), verb, _written(after), _written(before)))
 
 
 def _holder(gap: _Gap, link: Any, verb: Any) -> Any:
     """What the gap hangs on, where a parser may have hung a place or a time on a noun before it."""
     holder = gap.noun.head if link is None else link.head
     if link is not None and link.text != "of" and gap.kind in ("DATE", *_PLACES):
-        while holder.dep_ in OBJECTS:
+        while holder.dep_ in _OBJECTS:
             holder = holder.head
         if gap.kind == "DATE" and holder.dep_ == "pobj" and holder.head.text != "of":
             holder = holder.head.head  # "was sold to a farmer in 1887"
@@ -302,3 +311,138 @@ def _front(gap: _Gap, link: Any) -> str | None:
     if gap.wh == "which place" and preposition in ("at", "in"):
         return "where"
     return f"{preposition} {'whom' if gap.wh == 'who' else gap.wh}"
+
+
+# --- the clause around a noun -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Clause:
+    """The tokens of a clause by where they stand."""
+
+    verb: Any
+    noun: Any  # of the subject
+    subject: list[Any]
+    middle: list[Any]  # between subject and verb
+    after: list[Any]
+    before: list[Any]  # what opens the clause, and can close it as well
+
+
+def _clause_of(asked: Any) -> _Clause | None:
+    """The clause around a noun, or None where it cannot stand alone or is no plain one."""
+    verb = _verb(asked)
+    noun = _subject(verb) if verb is not None else None
+    if verb is None or noun is None:
+        return None
+    said = {token.i for token in noun.subtree}
+    whole = sorted({*verb.subtree, *noun.subtree}, key=lambda token: token.i)
+    lost = _lost(asked, verb, whole)
+    kept = [token for token in whole if token.i not in lost]
+    subject = [token for token in kept if token.i in said]
+    before = _opening(verb, noun, kept) if noun.head == verb else []
+    if asked.i in lost or not subject or before is None:
+        return None
+    middle = [t for t in kept if subject[-1].i < t.i < verb.i and t.head == verb]
+    after = [token for token in kept if token.i > verb.i and token.i not in said]
+    shared = any(child.dep_ == "conj" for child in verb.rights) and not after
+    if shared or subject[-1].i > verb.i:  # "designed and built it": of one there is no question
+        return None
+    return _Clause(verb, noun, subject, middle, after, before)
+
+
+def _verb(noun: Any) -> Any:
+    """The finite verb of the noun's clause, or None where that says nothing by itself."""
+    token = noun
+    while token.dep_ not in ("ROOT", "conj", "ccomp", "advcl"):
+        if token.dep_ in _UNFIT:
+            return None
+        token = token.head
+    marks = {child.lower_ for child in token.lefts if child.dep_ in ("mark", "advmod")}
+    fits = token.pos_ in _VERBAL and marks.isdisjoint(("as", "how", "if", "unless", "whether"))
+    return token if fits else None
+
+
+def _subject(verb: Any) -> Any:
+    """The noun of its own subject, or of the verb's that it is joined to; None without one."""
+    own = [child for child in verb.lefts if child.dep_ in _SUBJECTS]
+    if own:
+        return own[-1]
+    return _subject(verb.head) if verb.dep_ == "conj" and verb.head.pos_ in _VERBAL else None
+
+
+def _lost(asked: Any, verb: Any, clause: list[Any]) -> set[int]:
+    """Places of what a question does without: brackets, what hangs on, the next clause."""
+    places = {clause[-1].i} if clause[-1].text in {".", "!", "?"} else set[int]()
+    depth = 0
+    for token in clause:
+        depth += token.text == "("
+        if depth:
+            places.add(token.i)
+        depth -= token.text == ")"
+        joined = token.dep_ in ("conj", "cc", "preconj") and token.head == verb
+        joined |= token.dep_ == "advmod" and token.lower_ in _CONNECTIVES
+        hanging = token.dep_ in _LEFT_OUT and token.i > token.head.i and _hangs(token)
+        if joined or hanging or token.dep_ == "parataxis":
+            inside = {other.i for other in token.subtree}
+            if asked.i not in inside and verb.i not in inside:
+                places |= inside | _commas_around(token)
+    return places
+
+
+def _commas_around(token: Any) -> set[int]:
+    """The places of the commas that part a token and all below it from the rest."""
+    beside = (token.left_edge.i - 1, token.right_edge.i + 1)
+    doc = token.doc
+    return {place for place in beside if 0 <= place < len(doc) and doc[place].text == ","}
+
+
+def _hangs(token: Any) -> bool:
+    """Whether a comma, a dash or a bracket stands before all that depends on the token."""
+    place = token.left_edge.i
+    return bool(place and token.doc[place - 1].text in {",", "(", "–", "—", ";"})
+
+
+def _opening(verb: Any, subject: Any, kept: list[Any]) -> list[Any] | None:
+    """What stands before the subject and says when or where; None if it is no plain opening."""
+    found: list[Any] = []
+    for child in verb.lefts:
+        if child.i >= subject.left_edge.i:
+            break
+        if child.dep_ == "prep":
+            tokens = [token for token in child.subtree if token in kept]
+            named = any(token.ent_type_ for token in tokens)
+            found += tokens if named and all(t.lower_ not in _POINTING for t in tokens) else []
+        elif child.dep_ not in _DROPPED_OPENINGS or child.lower_ in _TURNING:
+            return None
+    return found
+
+
+def _helper(verb: Any, lemma: Lemma) -> tuple[Any, str, str] | None:
+    """What goes before the subject (its token if it has one, its text), and the verb's form then.
+
+    None where the verb is not finite.
+    """
+    helpers = [child for child in verb.lefts if child.dep_ in ("aux", "auxpass")]
+    if helpers:
+        first = helpers[0]
+        return None if first.tag_ == "TO" else (first, first.lower_, verb.text)
+    if verb.lower_ in _BE:
+        return verb, verb.lower_, ""
+    support = {"VBD": "did", "VBZ": "does", "VBP": "do"}.get(verb.tag_)
+    return (None, support, lemma(verb)) if support else None
+
+
+def _written(tokens: list[Any], phrase: Any = None, instead: str = "") -> str:
+    """The tokens as written, a blank where some are left out, `instead` for those of a phrase."""
+    text, expected, shown = "", -1, False
+    for token in tokens:
+        if phrase is not None and phrase.start <= token.i < phrase.end:
+            text += "" if shown else f" {instead} "
+            shown = True
+            continue
+        named = token.ent_type_ or token.pos_ == "PROPN" or not token.text[1:].islower()
+        small = token.is_sent_start and (token.text in ("A", "An", "The") or not named)
+        text += (" " if token.i != expected else "") + (token.lower_ if small else token.text)
+        text += token.whitespace_
+        expected = token.i + 1
+    return text.strip(" ,")

@@ -2,31 +2,34 @@
 
 The context is a window of whole sentences of one paragraph, and the sentence that was made into the
 question stays in it, at any place of the window. So the words of a question mostly stand next to
-its answer: these questions are easier than SQuAD's.
+its answer: these questions are easier than SQuAD's. They are the corpora `wiki-questions:train` and
+`wiki-questions:dev`, which `import experiments` adds to the list.
 """
 
 from __future__ import annotations
 
-import hashlib
 import random
 import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from functools import cache
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from attnlib.data import clauses
-from attnlib.data import clozes as phrases
-from attnlib.data.assets import resolve
-from attnlib.data.clozes import Cloze, clozes
+from attnlib.data.corpora import CorpusInfo, Options, Read, register_corpus
 from attnlib.data.examples import Answer, Question, sentence_starts
-from attnlib.data.parse import PARSER, keep_rows, kept_rows, parse_digest
-from attnlib.data.wikitext import Paragraph
+from attnlib.data.kept import kept_file, made_in_order
+from attnlib.data.parser import parser_digest, pipeline
+from attnlib.data.tasks import DEV_SHARE, goes_to_dev
+from attnlib.data.wikipedia import Paragraph, sample_paragraphs
 from attnlib.errors import BadValue
+from experiments.shared.questions.clozes import Cloze, clozes
+
+VERSION = 1
+"""Of these rules and of those in `clozes.py`; raise it when they are meant to ask otherwise."""
 
 PER_PARAGRAPH = 3
 PER_SENTENCE = 2
@@ -40,12 +43,28 @@ NO_QUESTION = "no readable question"
 _BATCH = 16  # windows that are parsed at once, and so at most that many too many
 
 
-@cache
-def pipeline() -> Any:
-    """The parser's pipeline with the names, which `parse.pipeline` leaves out."""
-    import spacy
+def register() -> None:
+    """Add the two corpora to the list."""
+    for split in ("train", "dev"):
+        what = (
+            f"questions made from the 99 articles of wiki-sample, without an annotator ({split}); "
+            f"an article goes to dev if the sha256 of its title is divisible by {DEV_SHARE}, else "
+            "to train"
+        )
+        name, assets, licence = f"wiki-questions:{split}", ("wiki-sample",), "CC BY-SA 3.0"
+        read = partial(_read, split)
+        register_corpus(CorpusInfo(name, "question", assets, what, licence, read, draws=True))
 
-    return spacy.load(resolve(PARSER))
+
+def _read(split: str, folder: Path, options: Options) -> Read:
+    """Questions on one side of the articles; what was made is kept where the options say."""
+    paragraphs = sample_paragraphs(folder, options.cache)
+    items = [item for item in paragraphs.items if goes_to_dev(item.article) == (split == "dev")]
+    texts = [(item.id, item.text) for item in items]
+    name = f"questions/wiki-{split}"
+    kept = kept_file(options.cache, name, VERSION, parser_digest(), texts)
+    made, skipped = made_questions(items, n=options.limit, seed=options.seed, kept=kept)
+    return made, skipped + Counter(paragraphs.skipped)
 
 
 def made_questions(
@@ -60,43 +79,23 @@ def made_questions(
     Paragraphs are taken in random order by `seed`, one of each article in turn, and no more are
     parsed than needed. The questions on a paragraph depend on nothing but the paragraph: at most
     `PER_PARAGRAPH`, each in a window of its own. They come back in the order of the paragraphs,
-    and a smaller `n` gives a subset of a larger one's.
-
-    kept  a file of what was made before, which grows by what is made now. Its name must hold the
-          `questions_digest` of the paragraphs. One that is damaged is made again.
+    and a smaller `n` gives a subset of a larger one's. `kept` is a file of what was made before.
     """
     if n is not None and n < 1:
         raise BadValue(f"{n} questions asked for; expected 1 or more, or None for all.")
-    known = _read(kept) if kept is not None else {}
-    order = spread_order([paragraph.article for paragraph in paragraphs], seed)
-    fresh = _made(paragraphs[place] for place in order if place not in known)
-    found: list[tuple[int, Question]] = []
-    skipped: Counter[str] = Counter()
-    n_known = len(known)
-    for place in order:
-        room = None if n is None else n - len(found)
-        if room == 0:
-            break
-        if place not in known:
-            known[place] = next(fresh)
-        made = known[place]
-        if isinstance(made, str):
-            skipped[made] += 1
-        else:
-            found += [(place, question) for question in made[:room]]
-    if kept is not None and len(known) > n_known:
-        _keep(kept, known)
-    return [question for _, question in sorted(found, key=lambda item: item[0])], skipped
+    found, skipped = made_in_order(
+        spread_order([paragraph.article for paragraph in paragraphs], seed),
+        lambda places: _made(paragraphs[place] for place in places),
+        limit=n,
+        kept=kept,
+        load=_loaded,
+    )
+    return [question for _, question in found], skipped
 
 
-def questions_digest(paragraphs: Iterable[Paragraph]) -> str:
-    """What the questions on these paragraphs depend on, as a short name: texts, parser, code."""
-    digest = hashlib.sha256()
-    for module in (__file__, phrases.__file__, clauses.__file__):
-        digest.update(Path(module).read_bytes())
-    texts = [(f"{item.article}#{item.index}", item.text) for item in paragraphs]
-    digest.update(parse_digest(texts).encode())
-    return digest.hexdigest()[:12]
+def _loaded(fields: dict[str, Any]) -> Question:
+    answers = tuple(Answer(**answer) for answer in fields["answers"])
+    return Question(**{**fields, "answers": answers})
 
 
 def spread_order(articles: Sequence[str], seed: int) -> list[int]:
@@ -151,8 +150,7 @@ def _text(paragraph: Paragraph) -> _Text:
     text = " ".join(paragraph.text.split())
     bounds = (*sentence_starts(text), len(text))
     sizes = tuple(_n_words(text[a:b]) for a, b in pairwise(bounds))
-    name = f"{paragraph.article}#{paragraph.index}"
-    return _Text(paragraph, text, bounds, sizes, random.Random(name))
+    return _Text(paragraph, text, bounds, sizes, random.Random(paragraph.id))
 
 
 def _parsed_window(text: _Text) -> tuple[int, int] | None:
@@ -164,7 +162,7 @@ def _parsed_window(text: _Text) -> tuple[int, int] | None:
     return None
 
 
-def _made(paragraphs: Iterable[Paragraph]) -> Iterator[list[Question] | str]:
+def _made(paragraphs: Iterable[Paragraph]) -> Iterator[tuple[list[Question], dict[str, int]]]:
     """The questions on each paragraph in turn, or why there is none."""
 
     def parts() -> Iterator[tuple[str, tuple[_Text, int]]]:
@@ -172,9 +170,12 @@ def _made(paragraphs: Iterable[Paragraph]) -> Iterator[list[Question] | str]:
             around = _parsed_window(text)
             yield (text.part(*around), (text, around[0])) if around else ("", (text, 0))
 
-    stream = pipeline().pipe(parts(), as_tuples=True, batch_size=_BATCH, disable=["lemmatizer"])
+    nlp = pipeline(names=True)
+    stream = nlp.pipe(parts(), as_tuples=True, batch_size=_BATCH, disable=["lemmatizer"])
     for doc, (text, first) in stream:
-        yield (_chosen(doc, text, first) or NO_QUESTION) if len(doc) else NO_WINDOW
+        made = _chosen(doc, text, first) if len(doc) else []
+        reason = NO_QUESTION if len(doc) else NO_WINDOW
+        yield made, {} if made else {reason: 1}
 
 
 def _chosen(doc: Any, text: _Text, first: int) -> list[Question]:
@@ -207,7 +208,7 @@ def _is_other(sentence: int, cloze: Cloze, chosen: list[tuple[int, Cloze]]) -> b
 
 def _found(doc: Any, text: _Text, shift: int) -> Iterator[tuple[int, Cloze]]:
     """(sentence of the paragraph, question) where parser and splitter agree on the sentence."""
-    lemmatizer = pipeline().get_pipe("lemmatizer")
+    lemmatizer = pipeline(names=True).get_pipe("lemmatizer")
     for sentence in doc.sents:
         start = shift + sentence.start_char
         end = shift + (doc[sentence.end].idx if sentence.end < len(doc) else len(doc.text) + 1)
@@ -243,7 +244,7 @@ def _placed(cloze: Cloze, text: _Text, sentence: int, shift: int, name: str) -> 
     weights = [1 + sentence - first for first, _ in once]
     first, last = text.rng.choices(once, weights)[0]
     return Question(
-        id=f"{text.paragraph.article}#{text.paragraph.index}{name}",
+        id=f"{text.paragraph.id}{name}",
         question=cloze.question,
         context=text.part(first, last),
         answers=(Answer(answer, start - text.bounds[first]),),
@@ -259,24 +260,3 @@ def _n_times(words: str, text: str) -> int:
 def _n_words(text: str) -> int:
     """Words and marks: about 0.93 of the pieces that Wikipedia's text has in BERT's vocabulary."""
     return len(re.findall(r"\w+|[^\w\s]", text))
-
-
-def _keep(path: Path, known: dict[int, list[Question] | str]) -> None:
-    rows = []
-    for place, made in sorted(known.items()):
-        values = made if isinstance(made, str) else [asdict(question) for question in made]
-        rows.append({"place": place, "made": values})
-    keep_rows(path, rows)
-
-
-def _read(path: Path) -> dict[int, list[Question] | str]:
-    known: dict[int, list[Question] | str] = {}
-    for row in kept_rows(path):
-        made = row["made"]
-        known[row["place"]] = made if isinstance(made, str) else [_question(v) for v in made]
-    return known
-
-
-def _question(values: dict[str, Any]) -> Question:
-    answers = tuple(Answer(**answer) for answer in values["answers"])
-    return Question(**{**values, "answers": answers})

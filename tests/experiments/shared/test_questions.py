@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -19,24 +20,23 @@ from typing import Any
 
 import pytest
 
-from attnlib.data import clozes as phrases
-from attnlib.data import madequestions, parse
-from attnlib.data.clozes import clozes
+from attnlib.data import parser
 from attnlib.data.corpora import known_corpora, load_corpus
 from attnlib.data.examples import Answer, Question, sentence_starts
-from attnlib.data.madequestions import (
+from attnlib.data.tasks import goes_to_dev
+from attnlib.data.wikipedia import Paragraph, Paragraphs
+from attnlib.errors import BadValue
+from experiments.shared.questions import corpus as questions
+from experiments.shared.questions.clozes import clozes
+from experiments.shared.questions.corpus import (
     CONTEXT_WORDS,
     NO_QUESTION,
     NO_WINDOW,
     PER_PARAGRAPH,
     made_questions,
-    questions_digest,
     spread_order,
     windows,
 )
-from attnlib.data.tasks import goes_to_dev
-from attnlib.data.wikitext import Paragraph
-from attnlib.errors import BadValue
 
 # --- hand-made parses: one word per row, "word head relation tag part-of-speech [name]" ----------
 
@@ -280,13 +280,14 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Paragraph]:
     """The paragraphs that reached the (replaced) maker, in turn."""
     seen: list[Paragraph] = []
 
-    def make(paragraphs: Iterable[Paragraph]) -> Iterator[list[Question] | str]:
+    def make(paragraphs: Iterable[Paragraph]) -> Iterator[tuple[list[Question], dict[str, int]]]:
         for paragraph in paragraphs:
             seen.append(paragraph)
-            yield plain(paragraph)
+            found = plain(paragraph)
+            yield ([], {found: 1}) if isinstance(found, str) else (found, {})
 
-    monkeypatch.setattr(madequestions, "_made", make)
-    monkeypatch.setattr(parse, "resolve", lambda name: Path("parser-1"))
+    monkeypatch.setattr(questions, "_made", make)
+    monkeypatch.setattr(parser, "resolve", lambda name: Path("parser-1"))
     return seen
 
 
@@ -340,20 +341,28 @@ def test_what_was_made_is_kept_and_grows(made: list[Paragraph], tmp_path: Path) 
     assert len(made) == 2 * len(SHELF)
 
 
-def test_the_digest_follows_texts_and_code(
+def test_a_kept_file_is_named_by_texts_parser_and_version(
     made: list[Paragraph], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    first = questions_digest(SHELF)
-    assert first == questions_digest(list(SHELF))
-    others = {
-        questions_digest(SHELF[:-1]),
-        questions_digest([*SHELF[:-1], Paragraph("T4", 8, "x")]),
-    }
-    code = tmp_path / "clozes.py"
-    code.write_bytes(Path(phrases.__file__).read_bytes() + b"# another rule\n")
-    monkeypatch.setattr(phrases, "__file__", str(code))
-    others.add(questions_digest(SHELF))
-    assert len(others) == 3
+    def name(items: list[Paragraph]) -> str:
+        """The name of the file that appears when questions are made from these paragraphs."""
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        found = Paragraphs(tuple(items), {})
+        monkeypatch.setattr(questions, "sample_paragraphs", lambda *_: found)
+        load_corpus("wiki-questions:train", folder=tmp_path, cache=folder)
+        (path,) = folder.glob("**/*.jsonl")
+        return str(path.relative_to(folder))
+
+    first = name(SHELF)
+    assert re.fullmatch(r"questions/wiki-train-v1-[0-9a-f]{12}\.jsonl", first)
+    assert first == name(list(SHELF))
+    others = {name(SHELF[:-1]), name([*SHELF[:-1], Paragraph("T4", 8, "x")])}
+    with monkeypatch.context() as patch:
+        patch.setattr(parser, "resolve", lambda name: Path("parser-2"))
+        others.add(name(SHELF))
+    monkeypatch.setattr(questions, "VERSION", 2)
+    others.add(name(SHELF))
+    assert len(others) == 4
     assert first not in others
 
 
@@ -373,13 +382,10 @@ def test_the_corpora_are_listed_and_split_by_article() -> None:
 def test_the_splits_share_no_article(
     made: list[Paragraph], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from attnlib.data import catalogue
-
     titles = [f"Town {n}" for n in range(40)]
     items = tuple(Paragraph(title, 1 + n, "x") for title in titles for n in range(3))
-    monkeypatch.setattr(
-        catalogue, "_sample_paragraphs", lambda *_: catalogue.Paragraphs(items, {"a hole": 2})
-    )
+    found = Paragraphs(items, {"a hole": 2})
+    monkeypatch.setattr(questions, "sample_paragraphs", lambda *_: found)
     sides = {}
     for split in ("train", "dev"):
         corpus = load_corpus(f"wiki-questions:{split}", folder=tmp_path, cache=tmp_path)
@@ -393,13 +399,23 @@ def test_the_splits_share_no_article(
     assert sides["train"] | sides["dev"] == set(titles)
     assert sides["dev"] == {title for title in titles if goes_to_dev(title)}
     assert 0 < len(sides["dev"]) < len(sides["train"])
-    files = sorted(path.name.rsplit("-", 1)[0] for path in tmp_path.glob("*.jsonl"))
-    assert files == ["wiki-questions-dev", "wiki-questions-train"]
+    files = sorted(path.name.rsplit("-", 1)[0] for path in (tmp_path / "questions").iterdir())
+    assert files == ["wiki-dev-v1", "wiki-train-v1"]
     assert load_corpus("wiki-questions", folder=tmp_path).name == "wiki-questions:dev"
 
 
 def test_the_parser_is_loaded_only_when_it_is_used() -> None:
-    code = "import sys, attnlib.data.madequestions; sys.exit('spacy' in sys.modules)"
+    code = "import sys, experiments; sys.exit('spacy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_importing_the_experiments_adds_the_corpora() -> None:
+    code = """
+import attnlib.data.corpora as corpora
+assert not any("wiki-questions" in name for name in corpora.known_corpora())
+import experiments
+assert {"wiki-questions:train", "wiki-questions:dev"} <= set(corpora.known_corpora())
+"""
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -427,7 +443,7 @@ TEXT = (
     ],
 )
 def test_sentences_with_one_reading(sentence: int, answer: str, question: str) -> None:
-    nlp = madequestions.pipeline()
+    nlp = parser.pipeline(names=True)
     lemmatizer = nlp.get_pipe("lemmatizer")
     parsed = nlp(TEXT)
     found = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -17,13 +18,11 @@ from typing import Any
 
 import pytest
 
-from attnlib.data import parse, reader
-from attnlib.data.corpora import ALIASES, known_corpora, load_corpus
+from attnlib.data import corpora, parser, reader
+from attnlib.data.corpora import ALIASES, Options, known_corpora, load_corpus
 from attnlib.data.examples import Tree
-from attnlib.data.parse import (
+from attnlib.data.parser import (
     TOO_SHORT,
-    parse_digest,
-    parsed,
     parsed_in_order,
     parsed_words,
     stanford_label,
@@ -63,6 +62,15 @@ def test_the_check_of_trees_can_fail(heads: tuple[int, ...]) -> None:
 # --- what the parser says -------------------------------------------------------------------
 
 
+def parsed(texts: Iterable[tuple[str, str]], skipped: Counter[str] | None = None) -> list[Tree]:
+    """The trees of all texts, and what was left out added to `skipped`."""
+    listed = list(texts)
+    found, left_out = parsed_in_order(listed, range(len(listed)))
+    if skipped is not None:
+        skipped.update(left_out)
+    return [tree for _, tree in found]
+
+
 @pytest.mark.assets
 def test_a_sentence_with_one_reading() -> None:
     words = ("The", "old", "dog", "chased", "a", "small", "cat", ".")
@@ -100,7 +108,7 @@ def test_trees_are_trees_and_keep_every_word() -> None:
     assert len(trees) > len(shelf)
     for tree in trees:
         assert is_tree(tree.heads)
-        assert tree.relations[tree.root] == "root"
+        assert tree.relations[tree.heads.index(-1)] == "root"
         assert tree.relations.count("root") == 1
         assert len(tree.words) == len(tree.heads) == len(tree.relations) == len(tree.tags) >= 3
         assert not any(word.isspace() for word in tree.words)
@@ -135,7 +143,7 @@ def test_given_words_are_neither_split_nor_joined_nor_dropped() -> None:
     trees = list(parsed_words(sentences))
     assert [(tree.id, tree.words) for tree in trees] == sentences
     assert all(is_tree(tree.heads) for tree in trees)
-    assert all(tree.relations[tree.root] == "root" for tree in trees)
+    assert all(tree.relations[tree.heads.index(-1)] == "root" for tree in trees)
 
 
 @pytest.mark.assets
@@ -210,13 +218,13 @@ def test_of_several_roots_the_first_stays() -> None:
 # --- drawing and keeping, with a plain splitter in the parser's place ------------------------
 
 
-def split_trees(name: str, text: Any) -> tuple[list[Tree], int]:
+def split_trees(name: str, text: Any) -> tuple[list[Tree], dict[str, int]]:
     """A tree per clause of a text, each word under the one before; clauses of 1-2 words drop."""
     if not isinstance(text, str):
-        return [chain(name, text)], 0
+        return [chain(name, text)], {}
     parts = [part.split() for part in text.split(".") if part.strip()]
     trees = [chain(f"{name}.{n}", part) for n, part in enumerate(parts, start=1) if len(part) > 2]
-    return trees, len(parts) - len(trees)
+    return trees, {TOO_SHORT: len(parts) - len(trees)}
 
 
 def chain(name: str, words: Iterable[str]) -> Tree:
@@ -230,13 +238,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The ids that reached the (replaced) parser, in turn."""
     seen: list[str] = []
 
-    def parses(texts: Iterable[tuple[str, Any]]) -> Iterator[tuple[list[Tree], int]]:
+    def parses(texts: Iterable[tuple[str, Any]]) -> Iterator[tuple[list[Tree], dict[str, int]]]:
         for name, text in texts:
             seen.append(name)
             yield split_trees(name, text)
 
-    monkeypatch.setattr(parse, "_parses", parses)
-    monkeypatch.setattr(parse, "resolve", lambda name: Path("parser-1"))
+    monkeypatch.setattr(parser, "_parses", parses)
+    monkeypatch.setattr(parser, "resolve", lambda name: Path("parser-1"))
     return seen
 
 
@@ -264,7 +272,7 @@ def test_no_more_is_parsed_than_needed(asked: list[str]) -> None:
     trees = [len(split_trees(*text)[0]) for text in used]
     assert sum(trees) >= 7 > sum(trees[:-1])
     assert len(found) == 7
-    assert sum(skipped.values()) == sum(split_trees(*text)[1] for text in used)
+    assert sum(skipped.values()) == sum(split_trees(*text)[1][TOO_SHORT] for text in used)
 
 
 def test_what_was_parsed_is_kept_and_grows(asked: list[str], tmp_path: Path) -> None:
@@ -307,24 +315,30 @@ def test_a_folder_that_cannot_be_written_is_no_error(asked: list[str], tmp_path:
     assert parsed_in_order(TEXTS, ORDER, kept=kept) == parsed_in_order(TEXTS, ORDER)
 
 
-def test_the_digest_follows_texts_parser_and_code(
+def test_a_kept_file_is_named_by_texts_parser_and_version(
     asked: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    first = parse_digest([("a", "x y")])
-    assert first == parse_digest([("a", "x y")])
-    others = {parse_digest([("a", "x  y")]), parse_digest([("b", "x y")])}
-    others |= {parse_digest([("a", ("x", "y"))]), parse_digest([("a", "x y"), ("a", "x y")])}
+    def name(*texts: tuple[str, Any], bank: str = "ewt-dev") -> str:
+        """The name of the file that appears when the texts are parsed."""
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        corpora._parsed(bank, texts, Options(cache=folder))
+        (path,) = folder.glob("**/*.jsonl")
+        return str(path.relative_to(folder))
+
+    first = name(("a", "x y"))
+    assert re.fullmatch(r"parsed/ewt-dev-v1-[0-9a-f]{12}\.jsonl", first)
+    assert first == name(("a", "x y"))
+    others = {name(("a", "x  y")), name(("b", "x y")), name(("a", "x y"), bank="gum-dev")}
+    others |= {name(("a", ("x", "y"))), name(("a", "x y"), ("a", "x y"))}
     with monkeypatch.context() as patch:
-        patch.setattr(parse, "resolve", lambda name: Path("parser-2"))
-        others.add(parse_digest([("a", "x y")]))
+        patch.setattr(parser, "resolve", lambda name: Path("parser-2"))
+        others.add(name(("a", "x y")))
     with monkeypatch.context() as patch:
-        patch.setattr(parse, "version", lambda name: "9.9")
-        others.add(parse_digest([("a", "x y")]))
-    code = tmp_path / "parse.py"
-    code.write_bytes(Path(parse.__file__).read_bytes() + b"# another rule\n")
-    monkeypatch.setattr(parse, "__file__", str(code))
-    others.add(parse_digest([("a", "x y")]))
-    assert len(others) == 7
+        patch.setattr(parser, "version", lambda name: "9.9")
+        others.add(name(("a", "x y")))
+    monkeypatch.setattr(parser, "VERSION", 2)
+    others.add(name(("a", "x y")))
+    assert len(others) == 8
     assert first not in others
 
 
@@ -388,12 +402,12 @@ def test_wikipedia_is_parsed_paragraph_by_paragraph(asked: list[str], tmp_path: 
     assert set(other.examples) != set(more.examples)
     assert load(limit=5, cache=cache) == load(limit=5, cache=cache) == few
     assert load(limit=11, cache=cache) == more
-    (file,) = cache.iterdir()
-    assert file.name.startswith("wiki-paragraphs-parsed-")
+    (file,) = (cache / "parsed").iterdir()
+    assert file.name.startswith("wiki-paragraphs-v1-")
     few_more, _ = (folder / "wiki_paragraphs.jsonl").read_text().rsplit("\n", 1)
     (folder / "wiki_paragraphs.jsonl").write_text(few_more)
     assert len(load(cache=cache)) == 46  # other texts have another file
-    assert len(list(cache.iterdir())) == 2
+    assert len(list((cache / "parsed").iterdir())) == 2
 
 
 def test_the_parsed_corpora_are_listed() -> None:
@@ -412,7 +426,7 @@ def test_the_parsed_corpora_are_listed() -> None:
 
 
 def test_the_parser_is_loaded_only_when_it_is_used() -> None:
-    code = "import sys, attnlib.data.corpora, attnlib.data.parse; sys.exit('spacy' in sys.modules)"
+    code = "import sys, attnlib.data.corpora, attnlib.data.parser; sys.exit('spacy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

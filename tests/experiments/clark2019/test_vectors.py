@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from attnlib.data.corpora import load_corpus
-from attnlib.data.vectors import INDEX, TABLE, load_vectors
 from attnlib.errors import AssetError, BadValue
+from experiments.clark2019.vectors import INDEX, TABLE, load_vectors
 
 WORDS = ["the", "cat", "'s", "été"]
 TABLE_OF_WORDS = np.arange(12, dtype=np.float32).reshape(4, 3) + 1

@@ -12,20 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from attnlib.data import wikipedia
 from attnlib.data.examples import Segment
-from attnlib.data.segments import (
-    cached_paragraphs,
-    piece_length,
-    read_paragraphs,
-    segments,
-    write_paragraphs,
-)
-from attnlib.data.wikitext import (
+from attnlib.data.kept import keep_rows
+from attnlib.data.wikipedia import (
+    DUMPS,
     Paragraph,
-    Paragraphs,
     article_paragraphs,
     paragraphs_of_dump,
+    piece_length,
     read_dump,
+    sample_paragraphs,
+    segments,
 )
 from attnlib.errors import BadValue, CorpusError
 
@@ -164,33 +162,47 @@ def test_a_damaged_dump_is_named(tmp_path: Path, content: bytes) -> None:
         list(read_dump(path))
 
 
-def test_paragraph_files_keep_everything(tmp_path: Path) -> None:
-    made = Paragraphs(
-        (Paragraph("É", 0, "Sö."), Paragraph("É", 2, "Two.")), {"left-over markup": 3}
-    )
-    calls = []
+def sample(tmp_path: Path, *texts: str) -> Path:
+    """A folder with a dump under the name that the sample has."""
+    pages = (PAGE.format(f"É{n}", 0, "", text) for n, text in enumerate(texts))
+    dump(tmp_path, *pages).rename(tmp_path / DUMPS[0])
+    return tmp_path
 
-    def extract() -> Paragraphs:
-        calls.append(1)
-        return made
 
-    path = tmp_path / "deep" / "p.jsonl"
-    assert cached_paragraphs(path, extract) == cached_paragraphs(path, extract) == made
-    assert len(calls) == 1
-    assert [p.name for p in path.parent.iterdir()] == ["p.jsonl"]
-    assert read_paragraphs(path) == made
+PROSE = " ".join(["Sö", *["word"] * 20]) + "."
+
+
+def test_kept_paragraphs_are_those_that_were_extracted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, cache = sample(tmp_path, PROSE, f"{PROSE}\n\n{PROSE[:-1]}"), tmp_path / "deep" / "c"
+    made = sample_paragraphs(folder, None)
+    assert made.items == (Paragraph("É0", 0, PROSE), Paragraph("É1", 0, PROSE))
+    assert made.skipped == {"does not end like a sentence": 1}
+    assert sample_paragraphs(folder, cache) == made
+    (kept,) = (cache / "paragraphs").iterdir()
+    assert re.fullmatch(r"wiki-sample-v1-[0-9a-f]{12}\.jsonl", kept.name)
+    with monkeypatch.context() as patch:
+        patch.setattr(wikipedia, "paragraphs_of_dump", lambda path: pytest.fail("read again"))
+        assert sample_paragraphs(folder, cache) == made
+        patch.setattr(wikipedia, "VERSION", 2)
+        with pytest.raises(pytest.fail.Exception):
+            sample_paragraphs(folder, cache)
+    kept.write_bytes(kept.read_bytes().replace("Sö".encode(), b"Se", 1))
+    assert sample_paragraphs(folder, cache) == made  # damaged: made again
+    sample(tmp_path, PROSE)
+    assert len(sample_paragraphs(folder, cache).items) == 1  # another dump has another file
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+    folder, cache = sample(tmp_path, PROSE), tmp_path / "file" / "below"
     (tmp_path / "file").write_text("in the way")
-    made = Paragraphs((Paragraph("A", 0, "One."),), {})
-    assert cached_paragraphs(tmp_path / "file" / "p.jsonl", lambda: made) == made
+    assert len(sample_paragraphs(folder, cache).items) == 1
 
 
 def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
-    broken = Paragraphs((Paragraph("A", 0, object()),), {})  # type: ignore[arg-type]
     with pytest.raises(TypeError):
-        write_paragraphs(tmp_path / "p.jsonl", broken)
+        keep_rows(tmp_path / "p.jsonl", [{"text": "One."}, {"text": object()}])
     assert list(tmp_path.iterdir()) == []
 
 

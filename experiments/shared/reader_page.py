@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from attnlib.data.reader.markup import REGISTERS, Frame, Mention, Passage, Query
-from attnlib.data.reader.stats import n_words
+from attnlib.data.reader.markup import REGISTERS, Passage
 
 N_COLOURS = 8
 """Entities of a passage take turns with so many colours; the label beside a mention decides."""
@@ -33,7 +32,7 @@ click a question to see its answer. The [data card](reader) says how all this wa
 
 def drawn(passage: Passage) -> str:
     """One passage as HTML that needs no script."""
-    facts = f"{n_words(passage)} words · {len(passage.mentions)} mentions of "
+    facts = f"{len(passage.plain_words)} words · {len(passage.mentions)} mentions of "
     facts += f"{len(passage.clusters)} entities · <code>{passage.id}</code>"
     pieces = [
         '<div class="attn-reader">',
@@ -61,42 +60,33 @@ def _paragraph(passage: Passage, start: int, end: int) -> str:
         if word > start:
             out.append(passage.text[passage.offsets[word - 1][1] : passage.offsets[word][0]])
         opening = (m for m in passage.mentions if m.start == word)
-        out += [_open(m, colour) for m in sorted(opening, key=lambda m: -m.end)]
+        for mention in sorted(opening, key=lambda m: -m.end):
+            out.append(f'<span class="mention c{colour[mention.entity]}">')
         text = escape(passage.words[word])
         out.append(f"<b>{text}</b>" if word in heads else text)
         closing = (m for m in passage.mentions if m.end == word + 1)
-        out += [_close(m) for m in sorted(closing, key=lambda m: -m.start)]
+        for mention in sorted(closing, key=lambda m: -m.start):
+            out.append(f"<sub>{escape(mention.entity)}</sub></span>")
     return "".join(out)
 
 
-def _open(mention: Mention, colour: dict[str, int]) -> str:
-    return f'<span class="mention c{colour[mention.entity]}">'
-
-
-def _close(mention: Mention) -> str:
-    return f"<sub>{escape(mention.entity)}</sub></span>"
-
-
 def _frames(passage: Passage) -> str:
-    if not passage.frames:
-        return ""
-    return '<ul class="frames">' + "".join(_frame(passage, f) for f in passage.frames) + "</ul>"
-
-
-def _frame(passage: Passage, frame: Frame) -> str:
-    elements = ", ".join(
-        f"<i>{escape(name)}</i> {escape(passage.surface(*span))}" for name, span in frame.elements
-    )
-    target = escape(passage.surface(*frame.target))
-    return f"<li><b>{target}</b> <span>{escape(frame.frame)}</span> {elements}</li>"
+    rows = []
+    for frame in passage.frames:
+        elements = ", ".join(
+            f"<i>{escape(name)}</i> {escape(passage.surface(*span))}"
+            for name, span in frame.elements
+        )
+        target = escape(passage.surface(*frame.target))
+        rows.append(f"<li><b>{target}</b> <span>{escape(frame.frame)}</span> {elements}</li>")
+    return f'<ul class="frames">{"".join(rows)}</ul>' if rows else ""
 
 
 def _questions(passage: Passage) -> str:
-    return "".join(_question(passage, question) for question in passage.questions)
-
-
-def _question(passage: Passage, question: Query) -> str:
-    hard = " <em>hard</em>" if question.hard else ""
-    answer = escape(passage.surface(*question.answer))
-    summary = f"<summary>{escape(question.text)}{hard}</summary>"
-    return f"<details>{summary}<p>{answer}</p></details>"
+    rows = []
+    for question in passage.questions:
+        hard = " <em>hard</em>" if question.hard else ""
+        answer = escape(passage.surface(*question.answer))
+        summary = f"<summary>{escape(question.text)}{hard}</summary>"
+        rows.append(f"<details>{summary}<p>{answer}</p></details>")
+    return "".join(rows)

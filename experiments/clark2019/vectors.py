@@ -65,31 +65,27 @@ def load_vectors(folder: Path | None = None) -> Vectors:
     home = resolve(ASSET) if folder is None else folder
     table, words = _table(home / TABLE), _words(home / INDEX)
     if len(words) != len(table):
-        raise AssetError(
-            f"{home / INDEX} names {len(words):,} words, but {TABLE} has {len(table):,} vectors. "
-            f"Run `attnlib fetch {ASSET} --force`, or give a folder whose files belong together."
-        )
+        names = f"names {len(words):,} words, but {TABLE} has {len(table):,} vectors"
+        raise _broken(home / INDEX, names, ", or give a folder whose files belong together")
     rows = {word: row for row, word in enumerate(words)}
     if len(rows) != len(words):
-        raise AssetError(
-            f"{home / INDEX} names {len(words) - len(rows):,} words twice; expected each once. "
-            f"Run `attnlib fetch {ASSET} --force`."
-        )
+        twice = len(words) - len(rows)
+        raise _broken(home / INDEX, f"names {twice:,} words twice; expected each once")
     return Vectors(table, rows)
+
+
+def _broken(path: Path, reason: str, more: str = "") -> AssetError:
+    return AssetError(f"{path} {reason}. Run `attnlib fetch {ASSET} --force`{more}.")
 
 
 def _table(path: Path) -> np.ndarray[Any, np.dtype[np.float32]]:
     try:
         table: np.ndarray[Any, np.dtype[Any]] = np.load(path, mmap_mode="r")
     except (OSError, ValueError, EOFError) as error:
-        raise AssetError(
-            f"{path} cannot be read as an array ({error}). Run `attnlib fetch {ASSET} --force`."
-        ) from error
+        raise _broken(path, f"cannot be read as an array ({error})") from error
     if table.ndim != 2 or table.dtype != np.float32:
-        raise AssetError(
-            f"{path} holds {table.dtype} of shape {table.shape}; expected float32 (word, dim). "
-            f"Run `attnlib fetch {ASSET} --force`."
-        )
+        holds = f"holds {table.dtype} of shape {table.shape}"
+        raise _broken(path, f"{holds}; expected float32 (word, dim)")
     return table
 
 
@@ -100,9 +96,6 @@ def _words(path: Path) -> list[str]:
     try:
         column = pyarrow.parquet.read_table(path, columns=["index"]).column("index")
     except (pyarrow.ArrowException, OSError, KeyError) as error:
-        raise AssetError(
-            f"{path} cannot be read as a table with a column 'index' ({error}). "
-            f"Run `attnlib fetch {ASSET} --force`."
-        ) from error
+        raise _broken(path, f"cannot be read as a table with a column 'index' ({error})") from error
     words: list[str] = column.to_pylist()
     return words

@@ -1,4 +1,4 @@
-"""What the Reader holds, counted."""
+"""What the Reader holds: counts, and a passage with its annotation in colour for the terminal."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from rich.console import Group
+from rich.text import Text
+
 from attnlib.data.reader.markup import Frame, Passage
 
 LONGEST_SENTENCE = 12
 LONGEST_ELEMENT = 3
 NEAREST_LINK = 2
+INKS = ("cyan", "magenta", "green", "yellow", "blue", "red", "bright_cyan", "bright_magenta")
 
 
 def statistics(passages: Sequence[Passage]) -> dict[str, Any]:
@@ -23,7 +27,7 @@ def statistics(passages: Sequence[Passage]) -> dict[str, Any]:
     return {
         "passages": len(passages),
         "sentences": sum(len(one.sentences) for one in passages),
-        "words": sum(n_words(one) for one in passages),
+        "words": sum(len(one.plain_words) for one in passages),
         "mentions": len(mentions),
         "entities": sum(len(one.clusters) for one in passages),
         "mentions_by_type": dict(Counter(mention.type for mention in mentions)),
@@ -39,11 +43,6 @@ def statistics(passages: Sequence[Passage]) -> dict[str, Any]:
         "questions_over_sentences": sum(len(question.sentences) > 1 for question in questions),
         "registers": dict(Counter(one.register for one in passages)),
     }
-
-
-def n_words(passage: Passage) -> int:
-    """Words, punctuation left out."""
-    return sum(any(char.isalnum() for char in word) for word in passage.words)
 
 
 def passes_filter(passage: Passage, frame: Frame, element: tuple[int, int]) -> bool:
@@ -71,3 +70,60 @@ def _cataphora(passage: Passage) -> int:
         mentions[0].type == "pron" and any(m.type != "pron" for m in mentions)
         for mentions in passage.clusters.values()
     )
+
+
+def listed(value: Any) -> str:
+    """A count, or counts by name from the largest down."""
+    if not isinstance(value, dict):
+        return str(value)
+    ordered = sorted(value.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {count}" for name, count in ordered)
+
+
+def shown(passage: Passage) -> Group:
+    """The passage with its annotation, to be printed."""
+    return Group(
+        Text(f"{passage.title}  ", style="bold").append(f"({passage.register})\n", style="dim"),
+        _text(passage),
+        _entities(passage),
+        _frames(passage),
+        _questions(passage),
+    )
+
+
+def _ink(passage: Passage, entity: str) -> str:
+    return INKS[list(passage.clusters).index(entity) % len(INKS)]
+
+
+def _text(passage: Passage) -> Text:
+    """Outer mentions first, so that an inner one keeps its own colour."""
+    text = Text(passage.text + "\n")
+    for mention in sorted(passage.mentions, key=lambda m: m.start - m.end):
+        start, end = passage.offsets[mention.start][0], passage.offsets[mention.end - 1][1]
+        text.stylize(_ink(passage, mention.entity), start, end)
+    return text
+
+
+def _entities(passage: Passage) -> Text:
+    lines = Text("Entities\n", style="bold")
+    for entity, mentions in passage.clusters.items():
+        words = " · ".join(passage.surface(m.start, m.end) for m in mentions)
+        lines.append(f"  {entity}: {words}\n", style=_ink(passage, entity))
+    return lines
+
+
+def _frames(passage: Passage) -> Text:
+    lines = Text("Frames\n", style="bold")
+    for frame in passage.frames:
+        parts = "; ".join(f"{name}: {passage.surface(*span)}" for name, span in frame.elements)
+        lines.append(f"  {passage.surface(*frame.target)} ({frame.frame}) {parts}\n", style="none")
+    return lines
+
+
+def _questions(passage: Passage) -> Text:
+    lines = Text("Questions\n", style="bold")
+    for question in passage.questions:
+        mark = " (hard)" if question.hard else ""
+        answer = passage.surface(*question.answer)
+        lines.append(f"  {question.text} {answer}{mark}\n", style="none")
+    return lines

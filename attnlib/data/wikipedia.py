@@ -1,21 +1,38 @@
-"""Wikipedia: a MediaWiki dump to plain paragraphs of prose (segments are cut in `segments.py`)."""
+"""Wikipedia: a dump to plain paragraphs of prose, and two paragraphs to an input as Clark's.
+
+`segments` makes the inputs of Clark 2019 (sec. 2), cut to a number of pieces.
+"""
 
 from __future__ import annotations
 
 import bz2
 import calendar
 import html
+import random
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from attnlib.errors import CorpusError
+from attnlib.data.examples import Segment, sentence_starts
+from attnlib.data.kept import keep_rows, kept_file, kept_rows
+from attnlib.data.textfiles import field, find_file, read_jsonl, read_parquet
+from attnlib.errors import BadValue, CorpusError
+from attnlib.files import sha256_of
 
+VERSION = 1
+"""Of the extraction of paragraphs; raise it when it is meant to give other paragraphs."""
+
+DUMPS = (
+    "enwiki-sample.xml.bz2",
+    "enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2",
+)
 _HOLE = "\ufffc"  # stands where content was lost; a paragraph that holds it is dropped
 _APOSTROPHE = "\ue000"  # kept apart from the apostrophes that mark italics
 _SOUND = "\ue001"  # a pronunciation: not missed inside brackets, a hole elsewhere
@@ -79,6 +96,10 @@ class Paragraph:
     index: int
     text: str
 
+    @property
+    def id(self) -> str:
+        return f"{self.article}#{self.index}"
+
 
 @dataclass(frozen=True, slots=True)
 class Paragraphs:
@@ -86,6 +107,37 @@ class Paragraphs:
 
     items: tuple[Paragraph, ...]
     skipped: dict[str, int]
+
+
+def sample_paragraphs(folder: Path, cache: Path | None) -> Paragraphs:
+    """The prose of the dump in a folder. Extraction takes some seconds, so it is kept."""
+    dump = find_file(folder, *DUMPS)
+    parser = f"mwparserfromhell {version('mwparserfromhell')}"
+    kept = kept_file(cache, "paragraphs/wiki-sample", VERSION, parser, sha256_of(dump))
+    if rows := kept_rows(kept):
+        return Paragraphs(tuple(Paragraph(**row) for row in rows[1:]), rows[0])
+    found = paragraphs_of_dump(dump)
+    if kept is not None:
+        keep_rows(kept, [found.skipped, *map(asdict, found.items)])
+    return found
+
+
+def squad_paragraphs(folder: Path) -> Paragraphs:
+    """The paragraphs that SQuAD asks about: a jsonl file of them, or SQuAD's own table."""
+    path = find_file(folder, "wiki_paragraphs.jsonl", "dev.parquet")
+    items: list[Paragraph] = []
+    if path.suffix != ".parquet":
+        for row in read_jsonl(path):
+            title, index = field(row, path, "title"), field(row, path, "para", kind=int)
+            items.append(Paragraph(title, index, field(row, path, "text")))
+        return Paragraphs(tuple(items), {})
+    contexts: dict[str, dict[str, None]] = {}  # SQuAD's table repeats a context per question
+    for row in read_parquet(path):
+        title = field(row, path, "title")
+        contexts.setdefault(title, {}).setdefault(field(row, path, "context"), None)
+    for title, texts in contexts.items():
+        items += [Paragraph(title, index, text) for index, text in enumerate(texts)]
+    return Paragraphs(tuple(items), {})
 
 
 def read_dump(path: Path) -> Iterator[tuple[str, str]]:
@@ -288,3 +340,182 @@ def _unfit(text: str, min_words: int) -> str | None:
     if not re.search(r"[.!?][\"'”’)\]]*$", text):
         return "does not end like a sentence"
     return None
+
+
+# --- segments --------------------------------------------------------------------------------
+
+Length = Callable[[str], int]
+SPECIAL_TOKENS = 3  # [CLS] a [SEP] b [SEP]
+
+
+def piece_length(tokenizer: Any) -> Length:
+    """How many pieces a text has, without special tokens.
+
+    Takes a tokenizer of transformers or tokenizers, or any callable from text to a number or to
+    the pieces themselves.
+    """
+    if hasattr(tokenizer, "tokenize"):
+        return lambda text: len(tokenizer.tokenize(text))
+    if hasattr(tokenizer, "encode"):
+        return lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)
+    if not callable(tokenizer):
+        raise BadValue(f"{tokenizer!r} is no tokenizer. Give one, or a function text -> n_pieces.")
+
+    def length(text: str) -> int:
+        counted = tokenizer(text)
+        return counted if isinstance(counted, int) else len(counted)
+
+    return length
+
+
+def segments(
+    paragraphs: Iterable[Paragraph],
+    length: Length,
+    *,
+    max_length: int = 128,
+    n: int | None = None,
+    seed: int = 0,
+    variant: str = "paper",
+) -> tuple[list[Segment], dict[str, int]]:
+    """At most `n` segments drawn at random without overlap, and what was left out by reason.
+
+    paper    two consecutive paragraphs (Clark 2019, sec. 2); the longer side loses its end until
+             `[CLS] a [SEP] b [SEP]` has at most `max_length` pieces.
+    authors  the released preprocessing: lines are gathered until they have `max_length - 3`
+             pieces, split into a and b at a random line, and the longer side loses its first or
+             last piece at random. A line is a sentence here, as in BERT's own pre-training files;
+             we cut whole words, so that a segment stays plain text.
+
+    The same seed gives the same segments, and a smaller `n` a subset of a larger one's.
+    """
+    if max_length < SPECIAL_TOKENS + 2:
+        raise BadValue(f"max_length {max_length} leaves no room for two texts; at least 5 needed.")
+    if variant not in ("paper", "authors"):
+        raise BadValue(f"variant '{variant}' is unknown. Use 'paper' or 'authors'.")
+    skipped: Counter[str] = Counter()
+    rng = random.Random(seed)
+    pairs = (
+        _paper_pairs(paragraphs)
+        if variant == "paper"
+        else _chunks(paragraphs, length, max_length, rng, skipped)
+    )
+    pairs = rng.sample(pairs, len(pairs))
+    made: list[tuple[int, Segment]] = []
+    for place, name, first, second in pairs:
+        if n is not None and len(made) == n:
+            break
+        fitted = _fit(
+            first,
+            second,
+            length,
+            max_length - SPECIAL_TOKENS,
+            rng if variant == "authors" else None,
+        )
+        if fitted is None:
+            skipped["one side has no word that fits"] += 1
+        else:
+            made.append((place, Segment(name, *fitted)))
+    return [segment for _, segment in sorted(made, key=lambda item: item[0])], dict(skipped)
+
+
+_Pair = tuple[int, str, str, str]
+
+
+def _articles(paragraphs: Iterable[Paragraph]) -> list[list[Paragraph]]:
+    groups = groupby(paragraphs, key=lambda paragraph: paragraph.article)
+    return [list(group) for _, group in groups]
+
+
+def _paper_pairs(paragraphs: Iterable[Paragraph]) -> list[_Pair]:
+    """Disjoint pairs of neighbours, greedily from the start of each article."""
+    pairs: list[_Pair] = []
+    for group in _articles(paragraphs):
+        taken = -1
+        for first, second in pairwise(group):
+            if second.index == first.index + 1 and first.index > taken:
+                taken = second.index
+                pairs.append((len(pairs), first.id, first.text, second.text))
+    return pairs
+
+
+def _chunks(
+    paragraphs: Iterable[Paragraph],
+    length: Length,
+    max_length: int,
+    rng: random.Random,
+    skipped: Counter[str],
+) -> list[_Pair]:
+    """The released code's chunks of lines, each split in two at a random line."""
+    pairs: list[_Pair] = []
+    for group in _articles(paragraphs):
+        lines = [line for paragraph in group for line in _sentences(paragraph.text)]
+        chunk: list[str] = []
+        size = 0
+        for number, line in enumerate(lines):
+            chunk.append(line)
+            size += length(line)
+            if size < max_length - SPECIAL_TOKENS and number < len(lines) - 1:
+                continue
+            if len(chunk) < 2:
+                skipped["one line only"] += 1
+            else:
+                cut = rng.randint(1, len(chunk) - 1)
+                name = f"{group[0].article}#{number - len(chunk) + 1}"
+                pairs.append((len(pairs), name, " ".join(chunk[:cut]), " ".join(chunk[cut:])))
+            chunk, size = [], 0
+    return pairs
+
+
+def _sentences(text: str) -> list[str]:
+    starts = (*sentence_starts(text), len(text))
+    return [text[a:b].strip() for a, b in pairwise(starts)]
+
+
+def _fit(
+    first: str, second: str, length: Length, room: int, rng: random.Random | None
+) -> tuple[str, str] | None:
+    """Both texts with at most `room` pieces together, or None if a side would be empty.
+
+    Cutting the longer side until the pair fits leaves the shorter whole if it has at most half of
+    the room, else both about half.
+    """
+    if rng is None:  # a word has at least one piece: what lies beyond cannot stay
+        first, second = _words(first, room + 1), _words(second, room + 1)
+    n_first, n_second = length(first), length(second)
+    if n_first + n_second > room:
+        half = room // 2
+        if n_first <= n_second:
+            first = _cut(first, max(room - n_second, half), length, rng)
+            second = _cut(second, room - length(first), length, rng)
+        else:
+            second = _cut(second, max(room - n_first, half), length, rng)
+            first = _cut(first, room - length(second), length, rng)
+    return (first, second) if first.strip() and second.strip() else None
+
+
+def _words(text: str, n_words: int) -> str:
+    """The text, or its first words if it has more than `n_words`."""
+    words = text.split(maxsplit=n_words)
+    return text if len(words) <= n_words else " ".join(words[:n_words])
+
+
+def _cut(text: str, room: int, length: Length, rng: random.Random | None) -> str:
+    """The most whole words of the text that have at most `room` pieces.
+
+    Without `rng` the end goes; with it, each word goes from the front or the end by a coin.
+    """
+    if length(text) <= room:
+        return text
+    words = text.split()
+    fronts = [0]  # how many words went from the front after k cuts
+    for _ in words:
+        fronts.append(fronts[-1] + (rng is not None and rng.random() < 0.5))
+
+    def after(cuts: int) -> str:
+        return " ".join(words[fronts[cuts] : len(words) - (cuts - fronts[cuts])])
+
+    low, high = 0, len(words)  # after(high) fits, after(low) does not
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if length(after(middle)) <= room else (middle, high)
+    return after(high)
