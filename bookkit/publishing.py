@@ -68,7 +68,7 @@ def publish(
 
 def _publish_atlas(carried: str, folder: Path) -> None:
     """The atlas that a chapter carries, as the file that researchers load."""
-    from experiments.atlas.atlas import from_text
+    from experiments.atlas import from_text
 
     folder.mkdir(parents=True, exist_ok=True)
     atlas = from_text(carried, "the executed chapter")

@@ -17,7 +17,7 @@ from bookkit.ledger import carried, ledger_of, totals
 from bookkit.pages import cards, landing
 from bookkit.pages.ledgerpage import ledger_page
 from bookkit.teach.teachpages import exercise_counts, exercise_tables, handout_links
-from experiments.atlas.atlases import atlas_page
+from experiments.atlas.page import atlas_page
 from experiments.shared import coref
 
 _JUDGED = ("reproduced", "partly", "not_reproduced")
