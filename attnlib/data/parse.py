@@ -24,8 +24,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -37,6 +35,7 @@ from typing import Any
 from attnlib.data.assets import resolve
 from attnlib.data.examples import Part, Tree
 from attnlib.errors import BadValue
+from attnlib.files import written_whole
 
 PARSER = "spacy-en"
 SHORTEST = 3
@@ -241,14 +240,8 @@ def keep_rows(path: Path, rows: Iterable[dict[str, Any]]) -> None:
     body = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, draft = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
-        try:
-            with os.fdopen(handle, "wb") as out:
-                out.write(body + hashlib.sha256(body).hexdigest().encode() + b"\n")
-            os.replace(draft, path)
-        except BaseException:
-            Path(draft).unlink(missing_ok=True)
-            raise
+        with written_whole(path) as draft:
+            draft.write_bytes(body + hashlib.sha256(body).hexdigest().encode() + b"\n")
 
 
 def kept_rows(path: Path) -> list[dict[str, Any]]:

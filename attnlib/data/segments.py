@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import groupby, pairwise
@@ -17,6 +15,7 @@ from attnlib.data.examples import Segment, sentence_starts
 from attnlib.data.textfiles import field, read_jsonl
 from attnlib.data.wikitext import Paragraph, Paragraphs
 from attnlib.errors import BadValue
+from attnlib.files import written_whole
 
 Length = Callable[[str], int]
 SPECIAL_TOKENS = 3  # [CLS] a [SEP] b [SEP]
@@ -214,19 +213,13 @@ def write_paragraphs(path: Path, paragraphs: Paragraphs) -> None:
 
     The file appears under its name only when it is whole, so two processes may write at once.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
     rows: list[dict[str, Any]] = [
         {"title": item.article, "para": item.index, "text": item.text} for item in paragraphs.items
     ]
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
-            for row in [*rows, {"skipped": paragraphs.skipped}]:
-                out.write(json.dumps(row, ensure_ascii=False) + "\n")
-        os.replace(draft, path)
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with written_whole(path) as draft, open(draft, "w", encoding="utf-8") as out:
+        for row in [*rows, {"skipped": paragraphs.skipped}]:
+            out.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
 def cached_paragraphs(path: Path, extract: Callable[[], Paragraphs]) -> Paragraphs:

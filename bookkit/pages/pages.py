@@ -11,12 +11,12 @@ from attnlib.data import reader
 from attnlib.data.corpora import load_corpus
 from attnlib.data.reader.page import page
 from attnlib.data.reader.stats import statistics
-from attnlib.measure.stream import METRICS
+from attnlib.measuring.stream import METRICS
 from bookkit.editions import Edition
 from bookkit.ledger import carried, ledger_of, totals
 from bookkit.pages import cards, landing
 from bookkit.pages.ledgerpage import ledger_page
-from bookkit.teach.teachpages import exercise_counts, exercise_tables, handout_links
+from bookkit.teach.handouts import exercise_counts, exercise_tables, handout_links
 from experiments.atlas.page import atlas_page
 from experiments.shared import coref
 

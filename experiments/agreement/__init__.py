@@ -10,8 +10,7 @@ from experiments.agreement.forms import (
     form_and_kind,
     form_caption,
     form_rows,
-    is_single,
-    mean_pieces,
+    input_lengths,
 )
 from experiments.agreement.importance import (
     effect_reliability,
@@ -84,7 +83,7 @@ __all__ = [
     "head_roles",
     "importance_agreement",
     "importance_quotes",
-    "is_single",
+    "input_lengths",
     "label_agreement",
     "label_counts",
     "label_stability",
@@ -92,7 +91,6 @@ __all__ = [
     "loss_reliability",
     "loss_width",
     "map_cosines",
-    "mean_pieces",
     "measure_table",
     "model_agreement",
     "model_caption",

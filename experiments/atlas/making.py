@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnlib.measure.hypotheses import benjamini_hochberg
+from attnlib.measuring.significance import benjamini_hochberg
 from attnlib.metrics.sieves import LOCAL_WINDOW
 from attnlib.models import Encoder
 from attnlib.plots.viewdata import as_example, head_metrics, read
 from attnlib.plots.viewer import METRICS
 from bookkit.editions import notebook_path, project_root, settings_of
 from bookkit.ledger import atlas_in
-from bookkit.results import Found, versions
 from bookkit.runs import run_notebook
+from bookkit.store import Found, versions
 from experiments.agreement.sightings import OFFSETS, ROLES, SURFACE
 from experiments.atlas import PUBLISHED, Atlas, Fact, Skill, from_text, load
 from experiments.clark2019.distances import distance_matrix

@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 
 import experiments.atlas
-from bookkit import publishing, results
+from bookkit import publishing
 from bookkit.ledger import atlas_in
-from bookkit.results import Found
+from bookkit.store import Found, Store
 from experiments.agreement.sightings import ROLES as TESTED
 from experiments.atlas import Atlas, Fact, Skill, from_text, load, making
 from experiments.atlas.making import _effects, _roles, _skills, known_atlas, made_atlas
@@ -166,7 +166,8 @@ def test_publishing_writes_the_file_that_researchers_load(
     drawn: Atlas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publishing, "project_root", lambda: tmp_path)
-    monkeypatch.setattr(results, "PUBLISHED", tmp_path / "book" / "published" / "results")
+    kept = tmp_path / "book" / "published" / "store"
+    monkeypatch.setattr(publishing, "book_store", lambda: Store(tmp_path / "cache", kept))
     ran = tmp_path / "_build" / "standard" / "notebooks"
     ran.mkdir(parents=True)
     (ran / "agreement.ipynb").write_text(executed(drawn), encoding="utf-8")
