@@ -16,7 +16,7 @@ from bookkit.ledger import carried, ledger_of, totals
 from bookkit.pages import cards, landing
 from bookkit.pages.ledgerpage import ledger_page
 from bookkit.teach.handouts import exercise_counts, exercise_tables, handout_links
-from experiments.atlas.atlases import atlas_page
+from experiments.atlas.page import atlas_page
 from experiments.shared import coref
 from experiments.shared.reader_page import page
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from bookkit.ledger import atlas_in
-from experiments.agreement.atlasmaking import WHERE
-from experiments.atlas.atlas import Atlas, from_text
+from experiments.atlas import Atlas, from_text
+from experiments.atlas.facts import FACTS
 from tests.chromium import Page, browser_or_skip
-from tests.experiments.atlas.test_atlas_browser import Reader
+from tests.experiments.atlas.test_page_browser import Reader
 
 BUILD = Path(__file__).parents[3] / "_build" / "pocket"
 PAGE = BUILD / "html" / "book" / "atlas.html"
@@ -33,9 +33,9 @@ def atlas() -> Atlas:
     return from_text(carried, "agreement.ipynb")
 
 
-@pytest.mark.parametrize("name", WHERE)
-def test_every_place_that_a_card_points_to_is_there(name: str) -> None:
-    page, _, anchor = WHERE[name].partition("#")
+@pytest.mark.parametrize("place", sorted({said["where"] for said in FACTS.values()}))
+def test_every_place_that_a_card_points_to_is_there(place: str) -> None:
+    page, _, anchor = place.partition("#")
     text = (BUILD / "html" / page).read_text(encoding="utf-8")
     assert f'id="{anchor}"' in text
 
@@ -45,7 +45,7 @@ def test_a_head_is_found_its_card_opened_a_chapter_visited(page: Page, atlas: At
     reader = Reader(page, PAGE)
     found = reader.find("heads that look at the next token")
     shares = atlas.fact("mass_to_next").value
-    assert found[0] == max(atlas.heads, key=lambda head: shares[atlas.place(head)] or 0)
+    assert found[0] == max(atlas.heads, key=lambda head: shares[atlas.place(head)])
     reader.press("Enter")
     assert reader.open == found[0]
     link = "document.querySelector('.attn-atlas a[href*=\"notebooks/clark2019.html#\"]')"

@@ -140,7 +140,7 @@ const searcher = d => {
       Math.floor(head / d.heads) + 1 <= Math.max(...layers));
     const asked = unitsOf(layers ? question.replace(LAYERS, ' ') : question);
     if (!asked.length) return layers ? {inOrder: true, hits: d.summaries.map((_, head) =>
-      head).filter(within).map(head => ({head, why: [d.summaries[head].split('. ')[0]]}))} : none();
+      head).filter(within).map(head => ({head, why: d.summaries[head].slice(0, 1)}))} : none();
     return {hits: [...scored(asked)].filter(([head]) => within(head)).sort((a, b) =>
       b[1].score - a[1].score || a[0] - b[0]).map(([head, {why}]) => ({head, why: once(why)}))};
   };

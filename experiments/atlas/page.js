@@ -6,11 +6,7 @@ const MOST_CLASSES = 12;  // classes that the legend names
 const wakeAtlas = figure => {
   figure.dataset.awake = '';
   const root = figure.querySelector('.root');
-  if (typeof DecompressionStream === 'undefined') {
-    root.textContent = 'This browser is too old to unpack the maps: please open the page in ' +
-      'Chrome or Edge 80, Firefox 113, Safari 16.4, or later.';
-    return;
-  }
+  if (tooOld(root)) return;
   const d = JSON.parse(figure.dataset.atlas), n = d.layers * d.heads;
   d.name = head => `${Math.floor(head / d.heads) + 1}-${head % d.heads + 1}`;
   d.headNamed = name => {
@@ -18,6 +14,7 @@ const wakeAtlas = figure => {
     return layer >= 1 && layer <= d.layers && number >= 1 && number <= d.heads ?
       (layer - 1) * d.heads + number - 1 : null;
   };
+  d.summary = head => d.summaries[head].map(sentence => `${sentence}.`).join(' ');
   d.noHead = name => `There is no head ${name}; this model has ${d.name(0)} to ${d.name(n - 1)}.`;
   d.facts.forEach((fact, place) => {
     fact.place = place;
@@ -229,7 +226,7 @@ const wakeAtlas = figure => {
     name.textContent = `Head ${d.name(head)}`;
     whose.textContent = `layer ${Math.floor(head / d.heads) + 1}, head ${head % d.heads + 1} ` +
       `of ${d.model}`;
-    sentence.textContent = d.summaries[head];
+    sentence.textContent = d.summary(head);
     top.replaceChildren(...[portraitOf(d, head), neighboursOf(d, head, act)].filter(Boolean));
     groups.replaceChildren(...factGroups(d, head, act));
     examples?.show(head);

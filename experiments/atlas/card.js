@@ -37,12 +37,12 @@ const factOf = (fact, head, act) => {
   const mark = fact.kind === 'class' && fact.shade[head] !== null ?
     fact.classes[fact.shade[head]] : null;
   const shown = el('b', {class: 'value'}, value), flag = fact.kind === 'flag';
-  if (value === 'not measured') shown.classList.add('missing');
+  if (fact.shade[head] === null) shown.classList.add('missing');
   const number = el('span', {class: 'number'}, ...(mark ? [el('i', {class: 'mark', 'aria-hidden':
     'true', style: `--hue:${mark.hue}`}, mark.mark), ' '] : []), shown,
     ...(interval ? [' ', el('span', {class: 'interval'}, interval)] : []));
   more.append(told, told ? ' ' : '', ...(flag ? [paper(), ' '] : []), tint);
-  return el('li', {class: `fact ${fact.kind}${flag && value === 'yes' ? ' has' : ''}`, 'data-key':
+  return el('li', {class: `fact ${fact.kind}${flag && fact.shade[head] ? ' has' : ''}`, 'data-key':
     fact.key, ...(flag ? {style: `--hue:${fact.hue}`} : {})}, name, ...(flag ? [number] :
     [barOf(fact, head), number, paper()]), ...(note ? [el('p', {class: 'note'}, note)] : []), more);
 };
@@ -86,7 +86,7 @@ const neighboursOf = (d, head, act) => {
       // The book's theme looks for a section behind every address on a page without sections, and
       // stumbles over #5-4; it passes over what has this class.
       const link = el('a', {href: `#${d.name(other)}`, class: 'disabled',
-        title: d.summaries[other]}, d.name(other));
+        title: d.summary(other)}, d.name(other));
       link.addEventListener('click', event => {
         if (event.ctrlKey || event.metaKey || event.shiftKey) return;
         event.preventDefault(); act.open(other, true);
