@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,6 @@ import pandas as pd
 
 from attnlib.measuring.significance import benjamini_hochberg
 from attnlib.metrics.sieves import LOCAL_WINDOW
-from attnlib.models import Encoder
-from attnlib.plots.viewdata import as_example, head_metrics, read
-from attnlib.plots.viewer import METRICS
 from bookkit.editions import notebook_path, project_root, settings_of
 from bookkit.ledger import atlas_in
 from bookkit.runs import run_notebook
@@ -22,6 +19,7 @@ from bookkit.store import Found, versions
 from experiments.agreement.sightings import OFFSETS, ROLES, SURFACE
 from experiments.atlas import PUBLISHED, Atlas, Fact, Skill, from_text, load
 from experiments.clark2019.distances import distance_matrix
+from experiments.shared.views import readings_of
 
 CHAPTER = "agreement"
 TEXTS = (
@@ -60,24 +58,25 @@ class Findings:
 
 
 def drawn_atlas(
-    encoder: Encoder,
+    model: str,
     found: Findings,
+    read: Found,
     name_of: Callable[[Found], str],
     *,
     corpus: str,
     inputs: int,
-    texts: Sequence[str] = TEXTS,
 ) -> Atlas:
     """The atlas of a model, from what was found on so many inputs of a corpus.
 
+    read     how the model reads `TEXTS`: what `head_readings` found
     name_of  what was found -> the name of the result, such as `Chapter.name_of`
     """
     wide = found.numbers.table.pivot(index=["layer", "head"], columns="key", values="mean")
-    metrics = head_metrics(METRICS)
+    texts = readings_of(read)
     return Atlas(
-        model=encoder.name,
-        n_layers=encoder.n_layers,
-        n_heads=encoder.n_heads,
+        model=model,
+        n_layers=texts[0].n_layers,
+        n_heads=texts[0].n_heads,
         about={
             "inputs": {"n": inputs, "corpus": corpus},
             "versions": versions(),
@@ -87,8 +86,8 @@ def drawn_atlas(
         distances=distance_matrix(found.distances.table),
         portraits=wide.sort_index()[[f"offset_{place}" for place in OFFSETS]].to_numpy(float),
         offsets=OFFSETS,
-        texts=tuple(read(encoder, as_example(text, 0), metrics) for text in texts),
-        titles=tuple(texts),
+        texts=tuple(texts),
+        titles=tuple(read.facts["titles"]),
     )
 
 
