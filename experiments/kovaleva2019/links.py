@@ -14,8 +14,7 @@ from torch import Tensor
 
 from attnlib.attention.encode import Batch
 from attnlib.attention.maps import Attention
-from attnlib.data.corpora import Corpus
-from attnlib.data.overlays import with_trees
+from attnlib.data.corpora import Corpus, with_trees
 from attnlib.measuring.significance import ALPHA, benjamini_hochberg, one_sided
 from attnlib.measuring.stream import Progress, measure
 from attnlib.metrics.links import (
