@@ -121,7 +121,7 @@ def _answers(table: pd.DataFrame, task: str) -> Answers:
 def _chosen_gains(found: Answers, heads: np.ndarray, seed: int) -> dict[str, list[float]]:
     """The gain of the best head on the half of the inputs that chose it, and on the other half.
 
-    Means over random halves, and the middle 95 % of them; heads that are equally good count alike.
+    Means over random halves, and the middle 95 % of them; heads that are equally good are averaged.
     """
     generator = np.random.default_rng(seed)
     rows = np.concatenate([[0], 1 + np.flatnonzero(heads)])

@@ -86,7 +86,7 @@ def frame_scores(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Found:
-    """Each head's largest weight along a link, mean over sentences, beside pairs as far apart.
+    """Each head's largest weight along a link, mean over sentences, and along pairs as far apart.
 
     name   of the findings: "frames" are those that the claims ask for
     table  layer, head, mean, low, high, control, lead, lead_low, lead_high, q (of a lead > 0)

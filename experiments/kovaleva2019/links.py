@@ -224,7 +224,7 @@ def copied_words(
     recipe: Mapping[str, Any],
     progress: Progress | None = None,
 ) -> Found:
-    """Attention from a word to its copy in the other text, beside other words of that text.
+    """Attention from a word to its copy in the other text, and to other words of that text.
 
     table  task, layer, head, copy, other (mean weight per pair of pieces), ratio
     """

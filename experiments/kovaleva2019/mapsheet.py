@@ -32,7 +32,7 @@ def write_sheet(
 ) -> list[Path]:
     """Draw labelled maps of a model, some of every pattern: a page for the class, and the key.
 
-    out   the page to print; the key is written beside it
+    out   the page to print; the key is written next to it
     each  how many maps of every pattern, where so many were labelled
     seed  decides which maps are drawn, and their order
     """

@@ -29,14 +29,14 @@ from experiments.kovaleva2019.patterns import (
     Schooling,
     all_maps,
     class_f1,
+    classified_unseen,
     confusion,
     labelled_maps,
     maps_of,
     pattern_metric,
     pictures,
     rule,
-    schooled,
-    told_unseen,
+    trained,
 )
 from experiments.shared.head_tables import drawn
 from experiments.shared.taskplans import tuned_model
@@ -125,7 +125,7 @@ def example_maps(
 
 
 def drawn_heads(heads: Sequence[Any], seed: int) -> list[np.ndarray]:
-    """All places, then those of heads drawn again: maps of one head are alike, and go together."""
+    """All places, then those of heads drawn again: maps of one head are similar and go together."""
     of_head = pd.Series(range(len(heads))).groupby([str(head) for head in heads], sort=False)
     places = [group.to_numpy() for _, group in of_head]
     generator = np.random.default_rng(seed)
@@ -253,7 +253,7 @@ def network(
     key = ("network", repr(schooling), *_key(trains, encoder, recipes, models))
     if key not in _KEPT:
         _, shades, labels, _ = labelled_pictures(trains, encoder, recipes, models)
-        _KEPT[key] = schooled(shades, labels, schooling)
+        _KEPT[key] = trained(shades, labels, schooling)
     net: PatternNet = _KEPT[key]
     return net
 
@@ -272,17 +272,17 @@ def pattern_network(
 ) -> Found:
     """How well the network and the rule find the labels of maps they have not seen.
 
-    The maps are told by networks that saw neither their head nor their input.
+    Every map is classified by a network that saw neither its head nor its input.
     table  id, model, task, layer, head, fold, label, network, rule, shuffled (a network that learnt
-           from labels dealt out at random)
+           from shuffled labels)
     """
     rows, shades, given, called = labelled_pictures(trains, encoder, recipes, models, progress)
     folds = [row.fold for row in rows]
     schooling = Schooling(epochs, width, seed=seed)
-    by_net = told_unseen(shades, given, folds, schooling)
+    by_net = classified_unseen(shades, given, folds, schooling)
     generator = torch.Generator().manual_seed(seed)
     dealt = given[torch.randperm(len(given), generator=generator)]
-    by_chance = told_unseen(shades, dealt, folds, schooling)
+    by_chance = classified_unseen(shades, dealt, folds, schooling)
     names = np.array(PATTERNS)
     whose = [{name: getattr(row, name) for name in MAP_COLUMNS} for row in rows]
     table = pd.DataFrame(whose).assign(
@@ -355,7 +355,7 @@ def pattern_counts(
 def pattern_overview(
     *tables: pd.DataFrame, tasks: Sequence[str], pairs: Sequence[bool], seed: int = 0
 ) -> Found:
-    """Fig. 2: the share of each pattern in each task, corrected for what the network mistakes.
+    """Fig. 2: the share of each pattern in each task, corrected for the network's errors.
 
     tables  that of `pattern_network`, then those of `pattern_counts`, one per task
     table   task, layer (0 for all), pattern, called (percent, as the network says), share, low,
@@ -363,12 +363,12 @@ def pattern_overview(
 
     The correction asks which shares would be called so, given what the network calls labelled
     maps of each pattern that it has not seen: a maximum of the likelihood, for each task and layer.
-    It takes for granted that the network mistakes maps of all tasks alike.
+    It assumes that the network makes the same errors in all tasks.
     """
     judged, *counted = tables
     generator = np.random.default_rng(seed)
     label, told = _numbered(judged["label"]), _numbered(judged["network"])
-    mistakes = np.stack([_mistakes(label[at], told[at]) for at in _places(judged, seed)])
+    errors = np.stack([_error_rates(label[at], told[at]) for at in _places(judged, seed)])
     rows, whole = [], {}
     for table, task in zip(counted, tasks, strict=True):
         n_layers = int(table["layer"].max())
@@ -379,7 +379,7 @@ def pattern_overview(
         called = called / called.sum(-1, keepdims=True)
         for layer in range(n_layers + 1):
             own = called.mean(1) if layer == 0 else called[:, layer - 1]
-            share = 100 * _unmixed(own, mistakes)
+            share = 100 * _true_shares(own, errors)
             if layer == 0:
                 whole[task] = share
             for name, percent, draws in zip(PATTERNS, 100 * own[0], share.T, strict=True):
@@ -390,24 +390,24 @@ def pattern_overview(
     return Found(pd.DataFrame(rows), found, {"tasks": list(tasks)})
 
 
-def _mistakes(label: np.ndarray, told: np.ndarray) -> np.ndarray:
+def _error_rates(label: np.ndarray, told: np.ndarray) -> np.ndarray:
     """(label, called): what labelled maps of each pattern are called, each row sums to 1.
 
-    A little is added everywhere, so that nothing is thought impossible for want of examples.
+    A little is added everywhere, so that no error counts as impossible because no example shows it.
     """
     table = confusion(label, told) + 0.1
     return np.asarray(table / table.sum(1, keepdims=True))
 
 
-def _unmixed(called: np.ndarray, mistakes: np.ndarray, steps: int = 200) -> np.ndarray:
-    """(draw, label): the shares under which the called ones (draw, called) are likeliest.
+def _true_shares(called: np.ndarray, errors: np.ndarray, steps: int = 200) -> np.ndarray:
+    """(draw, label): the shares under which those called (draw, called) are most likely.
 
-    mistakes  (draw, label, called)
+    errors  (draw, label, called)
     """
     shares = np.full(called.shape, 1 / len(PATTERNS))
     for _ in range(steps):  # expectation, maximisation
-        expected = np.einsum("dl,dlc->dc", shares, mistakes)
-        shares = shares * np.einsum("dlc,dc->dl", mistakes, called / expected)
+        expected = np.einsum("dl,dlc->dc", shares, errors)
+        shares = shares * np.einsum("dlc,dc->dl", errors, called / expected)
         shares = shares / shares.sum(-1, keepdims=True)
     return shares
 

@@ -278,7 +278,7 @@ class Schooling:
     seed: int = 0
 
 
-def schooled(
+def trained(
     shades: Float[Tensor, "map side side"],
     labels: Int[Tensor, " map"],
     schooling: Schooling | None = None,
@@ -307,13 +307,13 @@ def schooled(
     return net.eval().requires_grad_(False)
 
 
-def told(net: PatternNet, shades: Float[Tensor, "map side side"]) -> Int[Tensor, " map"]:
+def classified(net: PatternNet, shades: Float[Tensor, "map side side"]) -> Int[Tensor, " map"]:
     """The class of every picture, as an index of PATTERNS."""
     with torch.inference_mode():
         return torch.cat([net(part).argmax(-1) for part in shades.split(256)])
 
 
-def told_unseen(
+def classified_unseen(
     shades: Float[Tensor, "map side side"],
     labels: Int[Tensor, " map"],
     folds: Sequence[int],
@@ -324,7 +324,7 @@ def told_unseen(
     found = torch.empty_like(labels)
     for one in fold.unique().tolist():
         rest = fold != one
-        found[~rest] = told(schooled(shades[rest], labels[rest], schooling), shades[~rest])
+        found[~rest] = classified(trained(shades[rest], labels[rest], schooling), shades[~rest])
     return np.asarray(found.cpu().numpy())
 
 
@@ -333,7 +333,7 @@ def pattern_metric(net: PatternNet) -> Metric:
 
     def kernel(attention: Attention) -> Partial:
         drawn = pictures(attention.weights, attention.real.sum(-1))
-        called = told(net, drawn.flatten(0, 1)).unflatten(0, drawn.shape[:2])
+        called = classified(net, drawn.flatten(0, 1)).unflatten(0, drawn.shape[:2])
         one_hot = functional.one_hot(called, len(PATTERNS)).to(drawn.dtype)
         return Partial(one_hot, torch.ones(len(one_hot), device=drawn.device))
 
