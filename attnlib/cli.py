@@ -8,7 +8,6 @@ from importlib.metadata import entry_points
 import typer
 
 from attnlib.commands import heads, shelves
-from attnlib.errors import AttnlibError
 
 app = typer.Typer(
     name="attnlib",
@@ -25,20 +24,27 @@ INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run a command; what the user can mend is one sentence on stderr and exit code 2."""
+    """Run a command; what the user can mend is one sentence on stderr and exit code 2.
+
+    An error that the user can mend says so by its class, which has an `exit_code`: the packages
+    that add commands have errors of their own.
+    """
     try:
         app(_joined_parameters(sys.argv[1:]))
-    except AttnlibError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        sys.exit(2)
     except SystemExit as stop:
         if stop.code == INTERRUPTED:  # the command line library has caught Ctrl-C
             print("Interrupted; nothing was left half written.", file=sys.stderr)
         raise
+    except Exception as error:
+        code = getattr(type(error), "exit_code", None)
+        if code is None:
+            raise
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        sys.exit(code)
 
 
 def _joined_parameters(words: list[str]) -> list[str]:
-    """`-p name value`, as papermill has it, becomes `-p name=value`, which the parser knows."""
+    """`-p name value` becomes `-p name=value`, which the parser knows."""
     joined = list(words)
     for at in range(len(joined) - 2, 0, -1):
         if joined[at - 1] == "-p" and "=" not in joined[at]:

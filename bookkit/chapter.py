@@ -21,8 +21,8 @@ from attnlib.data.corpora import ALIASES, Corpus, load_corpus
 from attnlib.errors import BadValue, CorpusError
 from attnlib.measure.stream import chosen_metrics, stream
 from attnlib.models import Encoder, load_encoder, weights_digest
+from bookkit.claims import LEDGER, RUNS, Finding, Judgement, judge, ledger_row, load_paper
 from bookkit.pagetables import claim_table
-from bookkit.papers import LEDGER, RUNS, Finding, Judgement, judge, ledger_row, load_paper
 from bookkit.results import Found, Result, code_digest, file_digest, remembered, table_digest
 
 Experiment = Callable[..., Found]

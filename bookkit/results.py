@@ -24,7 +24,7 @@ import torch
 
 from attnlib.data.assets import cache_folder
 from attnlib.errors import AssetError, BadValue
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 
 PUBLISHED = Path(__file__).parents[1] / "book" / "published" / "results"
 VERSIONS = ("torch", "transformers", "numpy", "scipy", "scikit-learn", "spacy")
@@ -35,7 +35,7 @@ _NO_KERNELS = frozenset(
     (
         *("errors", "progress", "archives", "sources", "shelf", "convert", "assetcache", "assets"),
         *("reader", "textfiles", "conllu", "wikitext", "segments", "annotated", "tasks"),
-        *("catalogue", "corpora", "papers", "results"),
+        *("catalogue", "corpora", "claims", "results"),
     )
 )
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from attnlib.errors import AttnlibError
+from bookkit.claims import LEDGER
 from bookkit.pagetables import BADGES
-from bookkit.papers import LEDGER
 from bookkit.teach.exercises import LEVELS, of_chapter
 from bookkit.teach.plainmyst import Words, papers_of, plain_markdown, quoted_numbers
 from bookkit.teach.slidepage import page

@@ -16,11 +16,10 @@ from attnlib.plots.figures import label
 from attnlib.plots.viewdata import as_example, head_metrics, read
 from attnlib.plots.viewer import METRICS
 from bookkit.pagetables import paper_name
-from bookkit.papers import ATLAS
 from bookkit.results import Found, versions
 from experiments.agreement.sightings import BLOCK, OFFSETS, ROLES, SURFACE
 from experiments.agreement.vocabularies import labels_of
-from experiments.atlas.atlas import Atlas, Fact
+from experiments.atlas.atlas import CARRIED, Atlas, Fact
 from experiments.clark2019.distances import distance_matrix
 from experiments.pande2021.roleoverlaps import task_name
 
@@ -392,4 +391,4 @@ class CarriedAtlas:
         link = '<a href="../book/atlas.html">Open the atlas.</a>'
         page = f'<p class="attn-note">{text} {link}</p>'
         # As one string: a notebook would spread the lists over a line per number.
-        return {"text/plain": text, "text/html": page}, {ATLAS: [one.document()]}
+        return {"text/plain": text, "text/html": page}, {CARRIED: [one.document()]}

@@ -14,7 +14,7 @@ from attnlib.data.tasks import TASKS
 from attnlib.measure.stats import estimate
 from attnlib.measure.stream import Progress
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.results import Found
 from experiments.guan2020.ablating import spread_out
 from experiments.guan2020.subjects import reader_of

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from attnlib.measure.hypotheses import ALPHA
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.results import Found
 from experiments.agreement.vocabularies import ASKED, QUESTIONS, VOCABULARIES, answers, labels_of
 from experiments.kovaleva2019.grids import drawn

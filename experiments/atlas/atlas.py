@@ -54,6 +54,8 @@ from experiments.atlas.atlaswords import summary
 __all__ = ["Atlas", "Fact", "load"]
 
 PUBLISHED = Path(__file__).parents[2] / "book" / "published" / "atlas"
+CARRIED = "attnlib.atlas"
+"""Under this name an output of an executed notebook carries the atlas, as metadata."""
 NEIGHBOURS = 5
 """So many nearest, and so many farthest, heads stand on a card."""
 

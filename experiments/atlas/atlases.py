@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from bookkit.editions import notebook_path, project_root, settings_of
-from bookkit.ledger import atlas_in
+from bookkit.editions import notebook_path, settings_of
+from bookkit.ledger import carried
+from bookkit.notebooks import run_notebook
 from bookkit.pages.ledgerpage import raw
-from bookkit.runs import run_notebook
-from experiments.atlas.atlas import PUBLISHED, Atlas, from_text, load
+from bookkit.project import project_root
+from experiments.atlas.atlas import CARRIED, PUBLISHED, Atlas, from_text, load
 from experiments.atlas.atlaspage import fragment
 
 CHAPTER = "agreement"
@@ -32,13 +33,28 @@ This edition was built without the chapter that draws the atlas. `attnlib atlas 
 """
 
 
+def atlas_in(path: Path) -> str | None:
+    """The text of the atlas that an executed notebook carries; None where it has none."""
+    return next(iter(carried(path, CARRIED)), None)
+
+
+def publish(executed: Iterable[Path], folder: Path) -> None:
+    """Write the atlas that an executed chapter carries as the file that researchers load."""
+    for path in executed:
+        text = atlas_in(path)
+        if text is not None:
+            atlas = from_text(text, path.name)
+            (folder / "atlas").mkdir(parents=True, exist_ok=True)
+            atlas.save(folder / "atlas" / f"{atlas.model}.json")
+
+
 def atlas_page(executed: Mapping[str, Path]) -> str:
     """The page of the book, from the chapter that carries the atlas, if it was run."""
     path = executed.get(CHAPTER)
-    carried = None if path is None else atlas_in(path)
-    if path is None or carried is None:
+    text = None if path is None else atlas_in(path)
+    if path is None or text is None:
         return HEAD.format(chapter="the chapter on agreement") + MISSING
-    shown = fragment(from_text(carried, path.name), book_root="../")
+    shown = fragment(from_text(text, path.name), book_root="../")
     return HEAD.format(chapter="[](../notebooks/agreement)") + raw(shown) + DATA
 
 
@@ -50,8 +66,8 @@ def known_atlas(model: str, edition: str | None = None) -> Atlas | None:
     if edition is None and (PUBLISHED / f"{model}.json").is_file():
         return load(model)
     for path in _executed(project_root(), edition):
-        carried = atlas_in(path)
-        found = None if carried is None else from_text(carried, path.name)
+        text = atlas_in(path)
+        found = None if text is None else from_text(text, path.name)
         if found is not None and model in (found.model, Path(found.model).name):
             return found
     return None
@@ -74,6 +90,6 @@ def made_atlas(model: str, *, edition: str, say: Callable[[str], None] = print) 
     target = project_root() / "_build" / "runs" / f"{CHAPTER}-{name}.ipynb"
     settings = settings_of(edition, source) | {"model": model, "other_models": []}
     path = run_notebook(source, settings, target)
-    carried = atlas_in(path)
-    assert carried is not None, "the chapter on agreement ends with an atlas"
-    return from_text(carried, path.name)
+    text = atlas_in(path)
+    assert text is not None, "the chapter on agreement ends with an atlas"
+    return from_text(text, path.name)

@@ -11,7 +11,7 @@ from attnlib.data.corpora import Corpus
 from attnlib.data.vectors import load_vectors
 from attnlib.measure.stream import Progress
 from attnlib.models import Encoder, random_twin
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.results import Found
 from experiments.clark2019.probetraining import Scores, paired_difference, train_and_score
 

@@ -16,7 +16,7 @@ from attnlib.measure.bestheads import best_heads
 from attnlib.measure.prediction import predictions
 from attnlib.measure.stream import Progress
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.results import Found
 
 COMMON = ("prep", "pobj", "det", "nn", "nsubj", "amod", "dobj", "advmod", "aux")

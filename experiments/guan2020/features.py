@@ -14,7 +14,7 @@ from attnlib.data.corpora import Corpus
 from attnlib.measure.stream import Progress, stream
 from attnlib.metrics.reach import distance_metrics, feature_rows
 from attnlib.models import Encoder, weights_digest
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.results import Found
 from experiments.guan2020.subjects import model_of
 from experiments.shared.headtypes import TYPES, fitted, named_types

@@ -12,7 +12,7 @@ from attnlib.data.corpora import Corpus
 from attnlib.measure.stats import LEVEL
 from attnlib.measure.stream import Progress
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.results import Found
 from experiments.guan2020.features import N_TYPES, Features, features_of
 from experiments.guan2020.subjects import QUESTIONS

@@ -14,7 +14,7 @@ from attnlib.data.tasks import TASKS
 from attnlib.measure.hypotheses import ALPHA, benjamini_hochberg, holm
 from attnlib.measure.stream import Progress
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.results import Found
 from experiments.kovaleva2019.grids import TAIL, drawn, head_name
 from experiments.shared.disabling import (

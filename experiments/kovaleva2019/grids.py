@@ -13,7 +13,7 @@ from attnlib.measure.stats import LEVEL, Estimate, estimate
 from attnlib.measure.stream import Measurement, Progress, stream
 from attnlib.metrics.metric import Metric
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 
 TAIL = 100 * (1 - LEVEL) / 2
 

@@ -25,7 +25,7 @@ from attnlib.metrics.links import (
 from attnlib.metrics.metric import METRICS, Metric, Partial
 from attnlib.metrics.stripes import FEATURES, Feature, Marked, markers
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.results import Found
 from experiments.kovaleva2019.grids import head_name, head_rows, mean_ends, measured, values_of
 from experiments.shared.taskplans import tuned_model

@@ -15,7 +15,7 @@ from attnlib.measure.stats import statistics
 from attnlib.measure.stream import Measurement, Progress
 from attnlib.metrics.stripes import FEATURES, SPECIAL, stripe_metrics
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.results import Found
 from experiments.kovaleva2019.grids import head_name, head_rows, mean_ends, measured, values_of
 from experiments.shared.taskplans import tuned_model

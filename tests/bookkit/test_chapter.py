@@ -11,11 +11,12 @@ import pytest
 
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Segment, Tree
-from attnlib.errors import BadValue, CorpusError, UnknownName
+from attnlib.errors import BadValue, CorpusError
 from attnlib.plots import figures
 from bookkit import ledger, results
 from bookkit.chapter import Chapter, split_by_document
-from bookkit.papers import LEDGER, RUNS, Finding, load_paper
+from bookkit.claims import LEDGER, RUNS, Finding, load_paper
+from bookkit.errors import UnknownName
 from bookkit.results import Found
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from attnlib.errors import AssetError, BadValue
 from bookkit import results
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.results import Found, code_digest, publish, remembered, table_digest
 from experiments.shared.antecedents import antecedent_table, choices
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from bookkit.claims import LEDGER
 from bookkit.pages.site import external_loads
-from bookkit.papers import LEDGER
 from bookkit.teach.plainmyst import Words
 from bookkit.teach.slides import SlidesError, deck, write_slides
 from bookkit.teach.slidesource import discussion, pictures

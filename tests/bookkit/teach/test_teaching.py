@@ -17,8 +17,8 @@ import yaml
 from attnlib.errors import UnknownName
 from bookkit import building
 from bookkit.editions import Edition
+from bookkit.notebooks import run_notebook
 from bookkit.pages import site
-from bookkit.runs import run_notebook
 from bookkit.teach import exercises, students, teaching, teachpages
 from bookkit.teach.exercises import ExerciseError, catalogue, of_chapter
 from bookkit.teach.plainmyst import BLANK, Words, equation_numbers, papers_of, plain_markdown

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bookkit.ledger import atlas_in
 from experiments.agreement.atlasmaking import WHERE
 from experiments.atlas.atlas import Atlas, from_text
+from experiments.atlas.atlases import atlas_in
 from tests.chromium import Page, browser_or_skip
 from tests.experiments.atlas.test_atlas_browser import Reader
 

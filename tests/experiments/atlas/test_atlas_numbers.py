@@ -14,8 +14,8 @@ import pytest
 from scipy.stats import false_discovery_control
 
 from attnlib.data.assets import cache_folder
-from bookkit.ledger import atlas_in
 from experiments.atlas.atlas import Atlas, from_text, load
+from experiments.atlas.atlases import atlas_in
 from experiments.atlas.atlasfacts import Fact
 
 ROOT = Path(__file__).parents[3]

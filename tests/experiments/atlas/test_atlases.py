@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from bookkit import publishing, results
-from bookkit.ledger import atlas_in
 from experiments import agreement as paper
 from experiments.atlas import atlas as atlas_module
 from experiments.atlas import atlases
 from experiments.atlas.atlas import Atlas, load
+from experiments.atlas.atlases import atlas_in
 from experiments.atlas.atlastopics import IGNORED, topics
 from tests.atlases import made_up, tiny_readings
 from tests.families import one_thread

@@ -1,31 +1,43 @@
-"""Pages generated from records: models, data, metrics, what this build ran, how to cite."""
+"""Pages that only this book has: models and data, metrics, the Reader, the atlas, how to cite.
+
+`_config.yml` names `generated` and `numbers` as hooks of the kit (see `bookkit.project`).
+"""
 
 from __future__ import annotations
 
 import html
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
 
+from attnlib.data import reader
+from attnlib.data.corpora import load_corpus
+from attnlib.data.reader.page import page
+from attnlib.data.reader.stats import statistics
 from attnlib.data.shelf import Asset, known
+from attnlib.measure.stream import METRICS
+from attnlib.metrics.metric import Metric
+from bookkit.claims import paper_keys
 from bookkit.editions import Edition
-from bookkit.pages.ledgerpage import paper_name
+from bookkit.pages.ledgerpage import raw
+from bookkit.pagetables import paper_name
+from experiments.atlas.atlases import atlas_page
+from experiments.shared import coref
 
 KINDS = {"model": "Models", "dataset": "Datasets", "vectors": "Word vectors", "parser": "Parsers"}
 """Kinds of assets, in the order of the page, with their headings."""
 
-ASSETS = """# Models and data
+ASSETS_HEAD = """# Models and data
 
 Everything that the chapters read, with its licence and its citation. A file is used only if its
 hash is the one on record. `attnlib assets` shows the same list with what is on your machine and
 where the rest would come from; `attnlib fetch NAME` brings it. A tick: this edition uses it.
 """
 
-METRICS = """# Metrics
+METRICS_HEAD = """# Metrics
 
 Every number about heads in this book is one of these metrics, or made of them. A metric is declared
 once, with its unit, its bounds and the place it comes from; the streaming pass, the axes of
@@ -34,28 +46,6 @@ figures, the tests and this page read that one record. Ask for any of them by na
 ```bash
 attnlib measure e5-small my_texts.txt entropy mass_to_previous
 ```
-"""
-
-BUILD = """# This build
-
-**{title}.** {summary}
-
-Times are those of the runs behind these pages. What was kept from an earlier run was not computed
-again, so the compute card at the end of a chapter can tell of more than its run here.
-
-| chapter | model | ran for | slowest cell |
-|---|---|--:|--:|
-{chapters}
-
-## Parameters
-
-{parameters}
-
-## Versions
-
-| package | version |
-|---|---|
-{versions}
 """
 
 CITE = """# How to cite
@@ -76,12 +66,49 @@ Text and figures of the book and the Reader are CC BY 4.0, the code is MIT. Mode
 their own licences: see [](assets).
 """
 
-PAPERS = ("clark2019", "kovaleva2019", "guan2020", "pande2021")
+WALL = 'class="attn-figure attn-wall"'
+"""Marks the figure of all heads that readers can click."""
+
+
+def generated(root: Path, edition: Edition, executed: Mapping[str, Path]) -> dict[str, str]:
+    """Sources of pages, by their place among the sources of the book.
+
+    executed  chapters -> their executed notebooks
+    """
+    return {
+        "book/reader_passages.md": page(reader.passages()),
+        "book/_generated/reader_baselines.md": baselines_table(),
+        "book/_generated/front_figure.md": front_figure(executed),
+        "book/atlas.md": atlas_page(executed),
+        "book/assets.md": assets_page(edition),
+        "book/metrics.md": metrics_page(),
+        "book/cite.md": cite_page(root),
+    }
+
+
+def numbers() -> dict[str, int]:
+    """What prose quotes of the Reader and of the metrics."""
+    counts = statistics(reader.passages())
+    flat = {f"reader_{key}": value for key, value in counts.items() if isinstance(value, int)}
+    for group in ("mentions_by_type", "registers"):
+        flat |= {f"reader_{name}": value for name, value in counts[group].items()}
+    return flat | {"metrics": len(METRICS)}
+
+
+def front_figure(executed: Mapping[str, Path]) -> str:
+    """The wall of all heads from the chapter that draws it; nothing if it was not run."""
+    for path in executed.values():
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            for output in cell.get("outputs", []):
+                shown = "".join(output.get("data", {}).get("text/html", ""))
+                if WALL in shown:
+                    return raw(shown)
+    return "\n"
 
 
 def assets_page(edition: Edition) -> str:
     """Models and data: what each is, its licence, how to cite it, whether this edition uses it."""
-    parts = [ASSETS]
+    parts = [ASSETS_HEAD]
     for kind, heading in KINDS.items():
         own = [asset for asset in known().values() if asset.kind == kind]
         parts += [f"## {heading}", "", *(_asset_card(a, a.name in edition.assets) for a in own)]
@@ -98,27 +125,31 @@ def _asset_card(asset: Asset, used: bool) -> str:
     )
 
 
-def metrics_page(metrics: Iterable[Any], formulas: Mapping[str, str]) -> str:
-    """Every registered metric: what it measures, its unit and bounds, the place in the paper.
-
-    formulas  key -> the formula of its kernel in TeX, where the docstring has one
-    """
-    groups: dict[str, list[Any]] = {}
-    for metric in metrics:
+def metrics_page() -> str:
+    """Every registered metric: what it measures, its unit and bounds, the place in the paper."""
+    groups: dict[str, list[Metric]] = {}
+    for metric in METRICS.values():
         groups.setdefault(metric.source.partition(":")[0], []).append(metric)
-    lines = [METRICS]
+    lines = [METRICS_HEAD]
     for paper, own in sorted(groups.items()):
         lines += [f"## {paper_name(paper)}", ""]
         lines += [":::{table}", ":class: attn-stack attn-facts", ""]
         lines += ["| metric | what it measures | unit | bounds | where |", "|---|---|---|---|---|"]
         lines += [*map(_metric_row, own), ":::", ""]
         for metric in own:
-            if metric.key in formulas:
-                lines += [f"`{metric.key}`:", "", "$$", formulas[metric.key], "$$", ""]
+            if formula := formula_of(metric):
+                lines += [f"`{metric.key}`:", "", "$$", formula, "$$", ""]
     return "\n".join(lines)
 
 
-def _metric_row(metric: Any) -> str:
+def formula_of(metric: Metric) -> str:
+    """The formula of a metric in TeX, from the docstring of its kernel; empty if it has none."""
+    text = getattr(metric.kernel, "__doc__", None) or ""
+    found = re.search(r"\.\. math::\s*(.+?)(?:\n\s*\n|\Z)", text, re.S)
+    return " ".join(found[1].split()) if found else ""
+
+
+def _metric_row(metric: Metric) -> str:
     bounds = " to ".join(b if isinstance(b, str) else f"{b:.3g}" for b in metric.bounds)
     other = [f"`{name}`" for name in metric.variants if name != "paper"]
     key = f"`{metric.key}`" + (f" (variant {', '.join(other)})" if other else "")
@@ -135,36 +166,17 @@ def _place(source: str) -> str:
     return words
 
 
-def build_page(edition: Edition, executed: Mapping[str, Path]) -> str:
-    """How long each chapter of this build ran, with which parameters and versions."""
-    chapters, parameters = [], []
-    versions: dict[str, set[str]] = {}
-    for chapter in edition.chapters:
-        if chapter.page not in executed:
-            continue
-        book = json.loads(executed[chapter.page].read_text(encoding="utf-8"))
-        record = book["metadata"].get("attnlib", {})
-        given = record.get("parameters", {})
-        slowest = max((c["metadata"].get("seconds", 0.0) for c in book["cells"]), default=0.0)
-        model = Path(str(given.get("model", ""))).name
-        times = f"{_duration(record.get('seconds', 0.0))} | {_duration(slowest)}"
-        chapters.append(f"| [](../notebooks/{chapter.page}) | {model} | {times} |")
-        text = yaml.safe_dump(given, sort_keys=False, allow_unicode=True, width=88).rstrip()
-        parameters.append(f":::{{dropdown}} `{chapter.page}`\n```yaml\n{text}\n```\n:::\n")
-        for name, version in record.get("versions", {}).items():
-            versions.setdefault(name, set()).add(version)
-    rows = (f"| {name} | {', '.join(sorted(found))} |" for name, found in versions.items())
-    return BUILD.format(
-        title=edition.title,
-        summary=edition.summary.strip(),
-        chapters="\n".join(chapters),
-        parameters="\n".join(parameters),
-        versions="\n".join(rows),
-    )
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
+def baselines_table() -> str:
+    """Antecedent selection on the Reader, beside what Clark 2019 reports on CoNLL-2012."""
+    documents = load_corpus("reader-coref").examples
+    lines = ["| | all | pronoun | proper | nominal |", "|---|--:|--:|--:|--:|"]
+    for name, choose in coref.BASELINES.items():
+        shares = coref.accuracy(documents, choose).values()
+        cells = " | ".join(f"{100 * right / asked:.0f}" for right, asked in shares)
+        lines.append(f"| {name} | {cells} |")
+    counts = coref.accuracy(documents, coref.nearest).values()
+    lines.append(f"| *mentions asked* | {' | '.join(f'*{asked}*' for _, asked in counts)} |")
+    return "\n".join(lines) + "\n"
 
 
 def cite_page(root: Path) -> str:
@@ -182,7 +194,7 @@ def cite_page(root: Path) -> str:
     return CITE.format(
         message=_plain(told["message"]),
         book="\n".join(("@software{attnlib,", *lines, "}")),
-        papers="\n\n".join(entries[key] for key in PAPERS),
+        papers="\n\n".join(entries[key] for key in paper_keys() if key in entries),
     )
 
 
