@@ -198,6 +198,7 @@ def run_notebook(
     """
     _require("nbclient", "ipykernel")
     import nbformat
+    from nbformat.v4.rwbase import split_lines
 
     source, target = _existing(notebook), Path(out)
     checked = validate(source, parameters)
@@ -217,7 +218,8 @@ def run_notebook(
     }
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}.{os.getpid()}")
-    nbformat.write(nbformat.from_dict(_cleaned(book, record)), draft)
+    lines = split_lines(nbformat.from_dict(_cleaned(book, record)))
+    draft.write_text(json.dumps(lines, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     draft.replace(target)  # in one step: an interrupted run leaves no half file
     if failure:
         raise NotebookError(f"{failure} See {_shown(target)}.")

@@ -1,4 +1,4 @@
-"""Pages that only this book has: models and data, metrics, the Reader, the atlas, how to cite.
+"""What only this book generates: models and data, metrics, the Reader, the atlas, how to cite.
 
 `_config.yml` names `generated` and `numbers` as hooks of the kit (see `bookkit.project`).
 """
@@ -30,41 +30,6 @@ from experiments.shared import coref
 KINDS = {"model": "Models", "dataset": "Datasets", "vectors": "Word vectors", "parser": "Parsers"}
 """Kinds of assets, in the order of the page, with their headings."""
 
-ASSETS_HEAD = """# Models and data
-
-Everything that the chapters read, with its licence and its citation. A file is used only if its
-hash is the one on record. `attnlib assets` shows the same list with what is on your machine and
-where the rest would come from; `attnlib fetch NAME` brings it. A tick: this edition uses it.
-"""
-
-METRICS_HEAD = """# Metrics
-
-Every number about heads in this book is one of these metrics, or made of them. A metric is declared
-once, with its unit, its bounds and the place it comes from; the streaming pass, the axes of
-figures, the tests and this page read that one record. Ask for any of them by name:
-
-```bash
-attnlib measure e5-small my_texts.txt entropy mass_to_previous
-```
-"""
-
-CITE = """# How to cite
-
-{message}
-
-```bibtex
-{book}
-```
-
-The experiments are those of the papers:
-
-```bibtex
-{papers}
-```
-
-Text and figures of the book and the Reader are CC BY 4.0, the code is MIT. Models and corpora keep
-their own licences: see [](assets).
-"""
 
 WALL = 'class="attn-figure attn-wall"'
 """Marks the figure of all heads that readers can click."""
@@ -80,9 +45,10 @@ def generated(root: Path, edition: Edition, executed: Mapping[str, Path]) -> dic
         "book/_generated/reader_baselines.md": baselines_table(),
         "book/_generated/front_figure.md": front_figure(executed),
         "book/atlas.md": atlas_page(executed),
-        "book/assets.md": assets_page(edition),
-        "book/metrics.md": metrics_page(),
-        "book/cite.md": cite_page(root),
+        "book/_generated/assets.md": asset_cards(edition),
+        "book/_generated/metrics.md": metric_tables(),
+        "book/_generated/cite_book.md": book_citation(root),
+        "book/_generated/cite_papers.md": paper_citations(root),
     }
 
 
@@ -106,9 +72,9 @@ def front_figure(executed: Mapping[str, Path]) -> str:
     return "\n"
 
 
-def assets_page(edition: Edition) -> str:
+def asset_cards(edition: Edition) -> str:
     """Models and data: what each is, its licence, how to cite it, whether this edition uses it."""
-    parts = [ASSETS_HEAD]
+    parts = []
     for kind, heading in KINDS.items():
         own = [asset for asset in known().values() if asset.kind == kind]
         parts += [f"## {heading}", "", *(_asset_card(a, a.name in edition.assets) for a in own)]
@@ -125,12 +91,12 @@ def _asset_card(asset: Asset, used: bool) -> str:
     )
 
 
-def metrics_page() -> str:
+def metric_tables() -> str:
     """Every registered metric: what it measures, its unit and bounds, the place in the paper."""
     groups: dict[str, list[Metric]] = {}
     for metric in METRICS.values():
         groups.setdefault(metric.source.partition(":")[0], []).append(metric)
-    lines = [METRICS_HEAD]
+    lines = []
     for paper, own in sorted(groups.items()):
         lines += [f"## {paper_name(paper)}", ""]
         lines += [":::{table}", ":class: attn-stack attn-facts", ""]
@@ -179,8 +145,8 @@ def baselines_table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def cite_page(root: Path) -> str:
-    """How to cite the book, from CITATION.cff, and the papers, from the bibliography."""
+def book_citation(root: Path) -> str:
+    """How to cite the book, from CITATION.cff."""
     told = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
     fields = {
         "author": " and ".join(f"{{{author['name']}}}" for author in told["authors"]),
@@ -190,17 +156,17 @@ def cite_page(root: Path) -> str:
         "license": f"{told['license']} (code), CC BY 4.0 (text)",
     }
     lines = (f"  {name:7} = {{{value}}}," for name, value in fields.items())
-    entries = _bib_entries((root / "book" / "references.bib").read_text(encoding="utf-8"))
-    return CITE.format(
-        message=_plain(told["message"]),
-        book="\n".join(("@software{attnlib,", *lines, "}")),
-        papers="\n\n".join(entries[key] for key in paper_keys() if key in entries),
-    )
+    entry = "\n".join(("@software{attnlib,", *lines, "}"))
+    return f"{_plain(told['message'])}\n\n```bibtex\n{entry}\n```\n"
 
 
-def _bib_entries(text: str) -> dict[str, str]:
-    entries = re.finditer(r"^@\w+\{([\w-]+),.*?^\}", text, re.M | re.S)
-    return {entry[1]: entry[0] for entry in entries}
+def paper_citations(root: Path) -> str:
+    """How to cite the papers, from the bibliography."""
+    text = (root / "book" / "references.bib").read_text(encoding="utf-8")
+    found = re.finditer(r"^@\w+\{([\w-]+),.*?^\}", text, re.M | re.S)
+    entries = {entry[1]: entry[0] for entry in found}
+    papers = "\n\n".join(entries[key] for key in paper_keys() if key in entries)
+    return f"```bibtex\n{papers}\n```\n"
 
 
 def _plain(text: str) -> str:

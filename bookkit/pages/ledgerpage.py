@@ -1,4 +1,4 @@
-"""The ledger as a page: every claim in one table that a reader can filter, and bars of verdicts."""
+"""The ledger on a page: every claim in one table that a reader can filter, and bars of verdicts."""
 
 from __future__ import annotations
 
@@ -19,30 +19,24 @@ from bookkit.pagetables import (
 
 Row = Mapping[str, Any]
 
-HEAD = """# The ledger of claims
-
-Every table row, figure and numbered finding of the papers: what the paper says, what we measured,
-and the verdict. The rules were written down before the runs. A *phenomenon*, to which any model can
-be held, decides; the paper's own value is judged only on the paper's own model.
-
-- **reproduced**: the phenomenon holds, and at both ends of the 95% interval, too;
-- **partly**: it holds, but not at both ends, or our value is off on the paper's own model;
-- **not reproduced**: it does not hold here;
-- **not comparable**: the quantity is undefined for this model and data;
-- **absent**: this edition does not measure it; point at the verdict to see why.
-"""
 
 # The table is whole without the script, which only hides rows.
 SCRIPT = Path(__file__).with_name("ledger.js").read_text(encoding="utf-8")
 
 
-def ledger_page(rows: Sequence[Row], chapters: Collection[str] | None = None) -> str:
-    """The page: rules, filters, and a row for every claim.
+def ledger_table(rows: Sequence[Row], chapters: Collection[str] | None = None) -> str:
+    """A row for every claim, and filters.
 
     chapters  the papers whose chapters are in the book: only these are linked; None: all
     """
     linked = {row["paper"] for row in rows} if chapters is None else set(chapters)
-    return f"{HEAD}\n{raw(_ledger(rows, linked))}"
+    head = "".join(f'<th scope="col">{name}</th>' for name in CLAIM_COLUMNS)
+    body = "".join(_row(row, linked) for row in rows)
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return raw(
+        f'<div class="attn-ledger"><div class="filters" hidden>{_filters(rows)}</div>'
+        f'<div class="attn-table attn-claims">{table}</div></div><script>\n{SCRIPT}</script>'
+    )
 
 
 def verdict_bars(rows: Sequence[Row]) -> str:
@@ -75,16 +69,6 @@ def verdict_bars(rows: Sequence[Row]) -> str:
 def raw(text: str) -> str:
     """HTML in a MyST page."""
     return f"```{{raw}} html\n{text}\n```\n"
-
-
-def _ledger(rows: Sequence[Row], linked: Collection[str]) -> str:
-    head = "".join(f'<th scope="col">{name}</th>' for name in CLAIM_COLUMNS)
-    body = "".join(_row(row, linked) for row in rows)
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return (
-        f'<div class="attn-ledger"><div class="filters" hidden>{_filters(rows)}</div>'
-        f'<div class="attn-table attn-claims">{table}</div></div><script>\n{SCRIPT}</script>'
-    )
 
 
 def _filters(rows: Sequence[Row]) -> str:

@@ -1,6 +1,7 @@
-"""Pages and numbers that are generated: by the kit from claims and runs, and by the book.
+"""Parts of pages, and numbers, that are generated: by the kit from claims and runs, or by the book.
 
-What the book itself writes comes from its hooks `pages` and `numbers` (see `bookkit.project`).
+Pages of `book/` include the parts. What the book itself generates comes from its hooks `pages` and
+`numbers` (see `bookkit.project`).
 """
 
 from __future__ import annotations
@@ -14,33 +15,11 @@ import yaml
 
 from bookkit.editions import Edition
 from bookkit.ledger import carried, ledger_of, totals
-from bookkit.pages.ledgerpage import ledger_page, raw, verdict_bars
+from bookkit.pages.ledgerpage import ledger_table, raw, verdict_bars
 from bookkit.project import hook
 from bookkit.teach.teachpages import exercise_counts, exercise_tables, handout_links
 
 _JUDGED = ("reproduced", "partly", "not_reproduced")
-
-BUILD = """# This build
-
-**{title}.** {summary}
-
-Times are those of the runs behind these pages. What was kept from an earlier run was not computed
-again, so the compute card at the end of a chapter can tell of more than its run here.
-
-| chapter | model | ran for | slowest cell |
-|---|---|--:|--:|
-{chapters}
-
-## Parameters
-
-{parameters}
-
-## Versions
-
-| package | version |
-|---|---|
-{versions}
-"""
 
 
 def generated(root: Path, edition: Edition, executed: Mapping[str, Path]) -> dict[str, str]:
@@ -53,8 +32,8 @@ def generated(root: Path, edition: Edition, executed: Mapping[str, Path]) -> dic
     further = hook("pages")
     return {
         "book/_generated/verdicts.md": raw(verdict_bars(rows)),
-        "book/ledger.md": ledger_page(rows, own),
-        "book/build.md": build_page(edition, executed),
+        "book/_generated/ledger.md": ledger_table(rows, own),
+        "book/_generated/build.md": build_tables(edition, executed),
         "book/changelog.md": (root / "CHANGELOG.md").read_text(encoding="utf-8"),
         **exercise_tables(),
         "book/_generated/handouts.md": handout_links(own),
@@ -87,9 +66,10 @@ def _claims(edition: Edition, own: Mapping[str, Path]) -> list[dict[str, Any]]:
     return ledger_of(own.values(), edition.name) if has_claims else []
 
 
-def build_page(edition: Edition, executed: Mapping[str, Path]) -> str:
+def build_tables(edition: Edition, executed: Mapping[str, Path]) -> str:
     """How long each chapter of this build ran, with which parameters and versions."""
-    chapters, parameters = [], []
+    chapters = ["| chapter | model | ran for | slowest cell |", "|---|---|--:|--:|"]
+    parameters = ["## Parameters", ""]
     versions: dict[str, set[str]] = {}
     for chapter in edition.chapters:
         if chapter.page not in executed:
@@ -105,14 +85,9 @@ def build_page(edition: Edition, executed: Mapping[str, Path]) -> str:
         parameters.append(f":::{{dropdown}} `{chapter.page}`\n```yaml\n{text}\n```\n:::\n")
         for name, version in record.get("versions", {}).items():
             versions.setdefault(name, set()).add(version)
-    rows = (f"| {name} | {', '.join(sorted(found))} |" for name, found in versions.items())
-    return BUILD.format(
-        title=edition.title,
-        summary=edition.summary.strip(),
-        chapters="\n".join(chapters),
-        parameters="\n".join(parameters),
-        versions="\n".join(rows),
-    )
+    rows = [f"| {name} | {', '.join(sorted(found))} |" for name, found in versions.items()]
+    packages = ["## Versions", "", "| package | version |", "|---|---|", *rows, ""]
+    return "\n".join([*chapters, "", *parameters, "", *packages])
 
 
 def _duration(seconds: float) -> str:

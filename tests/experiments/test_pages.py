@@ -19,14 +19,14 @@ ROOT = Path(__file__).parents[2]
 
 def test_every_asset_has_a_card_with_its_licence() -> None:
     edition = load_edition("pocket")
-    page = pages.assets_page(edition)
+    page = pages.asset_cards(edition)
     for name, asset in known().items():
         assert f"`{name}`{' ✓' if name in edition.assets else ''}\n" in page
         assert pages._plain(asset.licence) in page
 
 
 def test_every_metric_is_on_the_page() -> None:
-    page = pages.metrics_page()
+    page = pages.metric_tables()
     for key, metric in METRICS.items():
         line = next(line for line in page.splitlines() if line.startswith(f"| `{key}`"))
         assert metric.unit in line and pages._plain(metric.what) in line
@@ -42,8 +42,8 @@ def test_the_front_page_takes_the_wall_of_a_chapter(tmp_path: Path) -> None:
 
 
 def test_the_book_and_the_papers_can_be_cited() -> None:
-    page = pages.cite_page(ROOT)
-    assert "@software{attnlib," in page
+    assert "@software{attnlib," in pages.book_citation(ROOT)
+    page = pages.paper_citations(ROOT)
     for key in ("clark2019", "kovaleva2019", "guan2020", "pande2021"):
         assert re.search(rf"@\w+\{{{key},", page)
 

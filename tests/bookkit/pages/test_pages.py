@@ -45,7 +45,7 @@ class Tags(HTMLParser):
 
 def test_every_claim_has_its_row() -> None:
     rows = [row(), row(id="x", verdict="not reproduced", paper="guan2020", deviations=[])]
-    seen = Tags(ledgerpage.ledger_page(rows))
+    seen = Tags(ledgerpage.ledger_table(rows))
     lines = [given for tag, given in seen.tags if tag == "tr" and "data-paper" in given]
     assert [(one["data-paper"], one["data-verdict"]) for one in lines] == [
         ("clark2019", "reproduced"),
@@ -58,8 +58,8 @@ def test_every_claim_has_its_row() -> None:
 
 def test_only_chapters_of_the_book_are_linked() -> None:
     rows = [row(), row(paper="guan2020", id="eq2.sum", deviations=[])]
-    assert ledgerpage.ledger_page(rows).count('<a href="../notebooks/') == 2
-    seen = ledgerpage.ledger_page(rows, ["clark2019"])
+    assert ledgerpage.ledger_table(rows).count('<a href="../notebooks/') == 2
+    seen = ledgerpage.ledger_table(rows, ["clark2019"])
     assert '<a href="../notebooks/clark2019.html">Clark 2019</a>, ' in seen
     assert "notebooks/guan2020" not in seen and "Guan 2020, " in seen
 
@@ -75,13 +75,13 @@ def test_the_front_page_counts_every_claim(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_what_is_not_known_is_a_dash_and_not_zero() -> None:
-    seen = ledgerpage.ledger_page([row(ours=None, low=None, high=None, verdict="absent")])
+    seen = ledgerpage.ledger_table([row(ours=None, low=None, high=None, verdict="absent")])
     assert '<td data-name="ours">–</td><td data-name="95% interval">–</td>' in seen
 
 
 def test_filters_count_the_claims() -> None:
     rows = [row(), row(id="x"), row(id="y", verdict="partly")]
-    seen = Tags(ledgerpage.ledger_page(rows))
+    seen = Tags(ledgerpage.ledger_table(rows))
     assert "reproduced 2" in seen.text and "partly 1" in seen.text and "Clark 2019 3" in seen.text
 
 
@@ -115,7 +115,7 @@ def tiny(tmp_path: Path) -> tuple[Edition, dict[str, Path]]:
 def test_a_build_tells_times_parameters_and_versions(
     tiny: tuple[Edition, dict[str, Path]],
 ) -> None:
-    page = pages.build_page(*tiny)
+    page = pages.build_tables(*tiny)
     assert "| [](../notebooks/one) | m | 1.5 min | 12 s |" in page
     assert "| [](../notebooks/one-small) | small | 1.5 min | 12 s |" in page
     assert "limit: 5" in page and "| torch | 1.0 |" in page
