@@ -29,8 +29,6 @@ from experiments.shared import coref
 
 KINDS = {"model": "Models", "dataset": "Datasets", "vectors": "Word vectors", "parser": "Parsers"}
 """Kinds of assets, in the order of the page, with their headings."""
-
-
 WALL = 'class="attn-figure attn-wall"'
 """Marks the figure of all heads that readers can click."""
 

@@ -29,12 +29,12 @@ def generated(root: Path, edition: Edition, executed: Mapping[str, Path]) -> dic
     """
     own = _own(edition, executed)
     rows = _claims(edition, own)
-    further = hook("pages")
+    further, changes = hook("pages"), root / "CHANGELOG.md"
     return {
         "book/_generated/verdicts.md": raw(verdict_bars(rows)),
         "book/_generated/ledger.md": ledger_table(rows, own),
         "book/_generated/build.md": build_tables(edition, executed),
-        "book/changelog.md": (root / "CHANGELOG.md").read_text(encoding="utf-8"),
+        **({"book/changelog.md": changes.read_text("utf-8")} if changes.is_file() else {}),
         **exercise_tables(),
         "book/_generated/handouts.md": handout_links(own),
         **(further(root, edition, own) if further else {}),
