@@ -9,12 +9,12 @@ __all__ = ["load_corpus", "load_encoder", "measure", "view"]
 
 if TYPE_CHECKING:
     from attnlib.data.corpora import load_corpus
-    from attnlib.measure.stream import measure
+    from attnlib.measuring.stream import measure
     from attnlib.models import load_encoder
     from attnlib.plots.viewer import view
 
 _HOME = {
-    "measure": "measure.stream",
+    "measure": "measuring.stream",
     "load_encoder": "models",
     "load_corpus": "data.corpora",
     "view": "plots.viewer",

@@ -7,12 +7,12 @@ import time
 import numpy as np
 import torch
 
-from attnlib.attention.attention import Attention
 from attnlib.attention.encode import Batch
-from attnlib.attention.extract import Tap, run_tapped, tapped
-from attnlib.measure.stream import Watch
+from attnlib.attention.maps import Attention
+from attnlib.attention.tap import Tap, run_tapped, tapped
+from attnlib.measuring.stream import Watch
 from attnlib.metrics.divergence import AUTHORS_SMOOTHING, head_divergence
-from attnlib.metrics.metric import METRICS
+from attnlib.metrics.registry import METRICS
 from attnlib.models import Encoder
 
 

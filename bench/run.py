@@ -15,13 +15,13 @@ import torch
 from transformers import BertConfig
 
 from attnlib.attention.encode import Batch, Encoded, batches, dependency_id, model_inputs, tokenized
-from attnlib.attention.extract import tapped
 from attnlib.attention.interventions import Intervention, replays, run_changed, single_heads
+from attnlib.attention.tap import tapped
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Segment, TaskExample
 from attnlib.data.tasks import TASKS
-from attnlib.measure.stream import Watch, stream
-from attnlib.metrics.metric import METRICS, Metric
+from attnlib.measuring.stream import Watch, stream
+from attnlib.metrics.registry import METRICS, Metric
 from attnlib.models import Encoder, load_encoder, random_encoder
 from bench.divergence import js_over_clark
 from experiments.shared.disabling import disabled, every_head_and_layer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from json import dumps
 from pathlib import Path
 from typing import Annotated
@@ -113,6 +114,44 @@ def ledger(
         print(dumps(rows, allow_nan=False, ensure_ascii=False))
         return
     book.show(rows, console)
+
+
+@app.command()
+def status(
+    edition: Annotated[str, typer.Argument(help="pocket, standard or paper.")] = "standard",
+    json: Json = False,
+) -> None:
+    """List the results behind an edition: kept, missing, or computed by older code."""
+    from bookkit import audit
+    from bookkit.editions import book_store, load_edition
+    from bookkit.project import project_root
+
+    rows = audit.status(project_root(), load_edition(edition), book_store())
+    if json:
+        print(dumps(rows, indent=1))
+        return
+    odd = [row for row in rows if row["state"] != "kept"]
+    table = Table("chapter", "result", "state", "seconds", box=None)
+    for row in odd:
+        table.add_row(row["chapter"], row["result"], row["state"], str(row.get("seconds", "")))
+    if odd:
+        console.print(table)
+    counts = Counter(row["state"] for row in rows)
+    console.print(" · ".join(f"{n} {state}" for state, n in counts.items()) or "no chapter")
+
+
+@app.command()
+def verify(
+    edition: Annotated[str, typer.Argument(help="pocket, standard or paper.")] = "standard",
+    only: Annotated[str | None, typer.Option(help="The results of this chapter alone.")] = None,
+    seconds: Annotated[float, typer.Option(help="Only results that cost at most so many.")] = 5.0,
+) -> None:
+    """Compute kept results again: a changed number without a new version is an error."""
+    from bookkit import audit
+    from bookkit.editions import load_edition
+
+    found = audit.verify(load_edition(edition), only=only, seconds=seconds, say=console.print)
+    console.print(f"{found} results verified")
 
 
 @app.command()

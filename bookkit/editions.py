@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import platformdirs
 import yaml
 
 from bookkit.errors import BadValue, UnknownName, did_you_mean, unknown
 from bookkit.notebooks import fits, notebook_parameters, validate
 from bookkit.project import project_root
+from bookkit.store import Store
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,13 @@ _TYPES = {
 }
 _VARIANT_TYPES = {"parameters": "dict[str, Any]", "minutes": "float"}
 _OPTIONAL = {"variants": "dict[str, dict]", "rehearsal": "dict[str, Any]"}
+
+
+def book_store() -> Store:
+    """The store of this checkout: results of this machine first, then the published ones."""
+    given = os.environ.get("ATTNLIB_CACHE", "").strip()
+    cache = Path(given).expanduser() if given else Path(platformdirs.user_cache_dir("attnlib"))
+    return Store(cache.absolute() / "store", project_root() / "book" / "published" / "store")
 
 
 def edition_names() -> list[str]:

@@ -13,11 +13,15 @@ class BookError(Exception):
 
 
 class UnknownName(BookError):
-    """An edition, chapter, paper, claim or parameter that does not exist."""
+    """An edition, chapter, paper, claim, result or parameter that does not exist."""
 
 
 class BadValue(BookError):
     """A value of the wrong type, or outside its range."""
+
+
+class MissingResult(BookError):
+    """A result that is neither kept nor published."""
 
 
 class ClaimError(BookError):

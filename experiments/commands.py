@@ -60,7 +60,7 @@ def ablate(
     json: Json = False,
 ) -> None:
     """Change heads of a model that has learnt a task; see what that costs, beside random heads."""
-    from attnlib.measure.report import dump, show_ablation
+    from attnlib.measuring.report import dump, show_ablation
     from experiments.shared.ablating import ablation, head_words, manner
 
     chosen = head_words(heads or (), layer or (), kind or ())
@@ -140,7 +140,7 @@ def bench(
     """Time attnlib beside the baselines; every number is a ratio within this run."""
     import importlib
 
-    from attnlib.measure.report import dump
+    from attnlib.measuring.report import dump
 
     root = Path(__file__).parents[1]
     if not (root / "bench" / "run.py").is_file():

@@ -18,8 +18,8 @@ from attnlib.data.corpora import load_corpus
 from attnlib.data.reader.page import page
 from attnlib.data.reader.stats import statistics
 from attnlib.data.shelf import Asset, known
-from attnlib.measure.stream import METRICS
-from attnlib.metrics.metric import Metric
+from attnlib.measuring.stream import METRICS
+from attnlib.metrics.registry import Metric
 from bookkit.claims import paper_keys
 from bookkit.editions import Edition
 from bookkit.pages.ledgerpage import raw

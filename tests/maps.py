@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnlib.attention.attention import Attention
 from attnlib.attention.encode import Batch, dependency_id
+from attnlib.attention.maps import Attention
 from tests.oracles import Maps, Text
 
 MaskedScore = Literal["inf", "min"]

@@ -51,13 +51,13 @@ def figure_html() -> str:
     """One real figure, as a notebook shows it."""
     import pandas as pd
 
-    from attnlib.plots import figures
+    from attnlib.plots import grids, labels
 
     rows = [
         ("entropy", layer, head, layer / head, 0.0, 1.0, 3) for layer in (1, 2) for head in (1, 2)
     ]
-    shown: drawing.Drawing = figures.head_grid(
-        pd.DataFrame(rows, columns=list(figures.COLUMNS)), "entropy"
+    shown: drawing.Drawing = grids.head_grid(
+        pd.DataFrame(rows, columns=list(labels.COLUMNS)), "entropy"
     )
     return shown._repr_html_()
 

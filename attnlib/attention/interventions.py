@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlib.attention.encode import Batch
-from attnlib.attention.extract import Tap, run_tapped, tapped
+from attnlib.attention.tap import Tap, run_tapped, tapped
 from attnlib.errors import BadValue, UnknownName, check_choice, did_you_mean
 from attnlib.models import Encoder
 

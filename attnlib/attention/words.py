@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from attnlib.attention.encode import Batch, batches, encode
-from attnlib.attention.extract import Tap, run_tapped, tapped
+from attnlib.attention.tap import Tap, run_tapped, tapped
 from attnlib.data.examples import Example
 from attnlib.errors import check_choice
 from attnlib.models import Encoder

@@ -35,9 +35,9 @@ def measure(
     json: Json = False,
 ) -> None:
     """Measure metrics of every head of a model on a corpus, with 95 % intervals."""
-    from attnlib.measure import report
-    from attnlib.measure.engine import measure_on
-    from attnlib.measure.stream import chosen_metrics
+    from attnlib.measuring import report
+    from attnlib.measuring.engines import measure_on
+    from attnlib.measuring.stream import chosen_metrics
 
     chosen_metrics(metric)  # a misspelt metric is said before a model is loaded
     if out is not None:
@@ -98,11 +98,12 @@ def heads(
 ) -> None:
     """Find the best head for every dependency relation, beside the best fixed offset."""
     from attnlib.errors import check_choice
-    from attnlib.measure import bestheads, prediction
-    from attnlib.measure.report import dump
+    from attnlib.measuring import best_heads as choosing
+    from attnlib.measuring import prediction
+    from attnlib.measuring.report import dump
     from attnlib.models import load_encoder
 
-    check_choice("variant", variant, bestheads.VARIANTS)
+    check_choice("variant", variant, choosing.VARIANTS)
     prediction.check_at_least_one("min-count", min_count)
     trees = prediction.load_trees(corpus, limit=limit, seed=seed)
     # a misspelt relation is said before a model is loaded
@@ -118,7 +119,7 @@ def heads(
             on_long=on_long,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
-    table = bestheads.best_heads(
+    table = choosing.best_heads(
         found,
         relations=relation or None,
         min_count=min_count,
@@ -176,8 +177,8 @@ def roles(
 ) -> None:
     """Test which functional roles every head has: local, block, delimiter, syntactic."""
     from attnlib.data.corpora import load_corpus
-    from attnlib.measure import roles as found_roles
-    from attnlib.measure.report import dump, show_roles
+    from attnlib.measuring import roles as found_roles
+    from attnlib.measuring.report import dump, show_roles
     from attnlib.metrics import sieves
     from attnlib.models import load_encoder
 

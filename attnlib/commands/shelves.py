@@ -19,7 +19,7 @@ def assets(
 ) -> None:
     """List models and data: what is present, its size and licence, where it comes from."""
     from attnlib.data import assets as shelf
-    from attnlib.measure.report import dump
+    from attnlib.measuring.report import dump
 
     rows = shelf.status(verify=verify)
     if json:
@@ -47,8 +47,8 @@ def fetch(
 @app.command()
 def metrics(json: Json = False) -> None:
     """List every metric: what it measures, its unit and bounds, the paper it comes from."""
-    from attnlib.measure.report import dump
-    from attnlib.measure.stream import METRICS
+    from attnlib.measuring.report import dump
+    from attnlib.measuring.stream import METRICS
 
     if json:
         keys = ("key", "what", "source", "unit", "bounds", "axes", "scope", "variants")
@@ -64,7 +64,7 @@ def metrics(json: Json = False) -> None:
 @app.command()
 def relations(json: Json = False) -> None:
     """List every relation between a query and a key, and the sieves of roles."""
-    from attnlib.measure.report import dump
+    from attnlib.measuring.report import dump
     from attnlib.metrics.relations import RELATIONS
     from attnlib.metrics.sieves import SIEVES
 
@@ -87,7 +87,7 @@ def relations(json: Json = False) -> None:
 def corpora(json: Json = False) -> None:
     """List every corpus: its kind, what it is, the asset it is read from."""
     from attnlib.data.corpora import known_corpora
-    from attnlib.measure.report import dump
+    from attnlib.measuring.report import dump
 
     rows = list(known_corpora().values())
     if json:
@@ -111,7 +111,7 @@ def reader(
     from attnlib.data.parse import tagger
     from attnlib.data.reader import terminal
     from attnlib.data.reader.stats import n_words, statistics
-    from attnlib.measure.report import dump
+    from attnlib.measuring.report import dump
 
     passages = shelf.passages()
     if show is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -86,8 +87,7 @@ def load_corpus(
     if limit is not None and limit < 1:
         raise BadValue(f"limit {limit} is too small. At least 1 example is needed.")
     given = str(name_or_path)
-    name = {**ALIASES, **(aliases or {})}.get(given, given)
-    name = f"{name}:dev" if f"{name}:dev" in ENTRIES else name
+    name = corpus_name(given, aliases)
     if name in ENTRIES and not isinstance(name_or_path, Path):
         entry = ENTRIES[name]
         source, where = (str(folder), folder) if folder is not None else _home(entry)
@@ -105,6 +105,12 @@ def load_corpus(
         f"corpus '{given}' is unknown. {did_you_mean(given, known)}Known: {', '.join(known)}. "
         "A path to your own .txt, .jsonl or .conllu file works too."
     )
+
+
+def corpus_name(given: str, aliases: Mapping[str, str] | None = None) -> str:
+    """The full name behind a shorter one: an alias, or a task, which means its dev split."""
+    name = {**ALIASES, **(aliases or {})}.get(given, given)
+    return f"{name}:dev" if f"{name}:dev" in ENTRIES else name
 
 
 def corpus_of_dataset(dataset: Any, *, text: str = "text", pair: str | None = None) -> Corpus:
@@ -151,10 +157,11 @@ def _corpus(
 
 
 def examples_digest(examples: Iterable[Any]) -> str:
-    """The sha256 of everything that is in the examples."""
+    """The sha256 of everything that is in the examples, written as canonical JSON."""
     digest = hashlib.sha256()
     for example in examples:
-        digest.update(repr(example).encode() + b"\n")
+        told = json.dumps(asdict(example), sort_keys=True, separators=(",", ":"))
+        digest.update(told.encode() + b"\n")
     return digest.hexdigest()
 
 

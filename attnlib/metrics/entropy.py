@@ -5,8 +5,8 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlib.attention.attention import Attention, entropy_of
-from attnlib.metrics.metric import Partial, metric
+from attnlib.attention.maps import Attention, entropy_of
+from attnlib.metrics.registry import Partial, metric
 
 AUTHORS_SMOOTHING = 1e-4
 

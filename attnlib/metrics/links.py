@@ -11,11 +11,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlib.attention.attention import Attention
 from attnlib.attention.encode import Batch
+from attnlib.attention.maps import Attention
 from attnlib.data.examples import FrameExample, ParsedText
 from attnlib.errors import check_choice
-from attnlib.metrics.metric import Metric, Partial
+from attnlib.metrics.registry import Metric, Partial
 
 Pair = tuple[int, int]
 """(word that attends, word attended to), counted over both parts of an input."""

@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlib.attention.attention import Attention
 from attnlib.attention.encode import Batch
-from attnlib.metrics.metric import METRICS, LinearKernel, Metric, Partial, metric
+from attnlib.attention.maps import Attention
+from attnlib.metrics.registry import METRICS, LinearKernel, Metric, Partial, metric
 from attnlib.metrics.relations import RELATIONS, Relation
 
 

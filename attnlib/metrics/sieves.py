@@ -11,11 +11,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlib.attention.attention import Attention
 from attnlib.attention.encode import Batch, dependency_id
+from attnlib.attention.maps import Attention
 from attnlib.errors import BadValue, UnknownName, check_choice, did_you_mean
 from attnlib.metrics.mass import mass_by_query, n_having
-from attnlib.metrics.metric import METRICS, LinearKernel, Metric, Partial
+from attnlib.metrics.registry import METRICS, LinearKernel, Metric, Partial
 from attnlib.metrics.relations import RELATIONS, Relation
 
 SOURCE = "pande2021:sec3.2"

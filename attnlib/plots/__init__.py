@@ -1,0 +1,40 @@
+"""Figures. Each takes a table, computes nothing, and brings its caption and its alt text."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from attnlib.plots.grids import head_grid, head_table, strongest_heads
+    from attnlib.plots.lines import Lines, attention_line_panels, attention_lines, panels_of
+    from attnlib.plots.planes import head_map
+    from attnlib.plots.profiles import layer_lines, layer_profile
+    from attnlib.plots.rows import labelled_scores, relation_accuracies
+
+__all__ = [
+    "Lines",
+    "attention_line_panels",
+    "attention_lines",
+    "head_grid",
+    "head_map",
+    "head_table",
+    "labelled_scores",
+    "layer_lines",
+    "layer_profile",
+    "panels_of",
+    "relation_accuracies",
+    "strongest_heads",
+]
+
+_ROOMS = ("grids", "lines", "planes", "profiles", "rows")
+
+
+def __getattr__(name: str) -> Any:
+    """Figures load when they are asked for: importing this room imports no matplotlib."""
+    if name in __all__:
+        for room in _ROOMS:
+            found = import_module(f"attnlib.plots.{room}")
+            if name in vars(found):
+                return vars(found)[name]
+    raise AttributeError(f"module 'attnlib.plots' has no attribute '{name}'")

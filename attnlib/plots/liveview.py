@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlib.errors import AttnlibError
-from attnlib.metrics.metric import Metric
+from attnlib.metrics.registry import Metric
 from attnlib.models import Encoder, load_encoder
 from attnlib.plots.viewer import METRICS, view
 

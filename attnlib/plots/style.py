@@ -118,6 +118,34 @@ def look(metric: str) -> Look:
     return LOOKS[meaning(metric)]
 
 
+def class_look(name: str) -> Look:
+    """Colour and mark of a class of tokens or of a head's behaviour, by the words in its name."""
+    lower = name.lower()
+    for word, meaning in _CLASSES:
+        if word in lower:
+            return LOOKS[meaning]
+    return LOOKS["syntax"]
+
+
+_CLASSES = (
+    ("sep", "special"),
+    ("cls", "cls"),
+    ("punct", "punctuation"),
+    ("period", "punctuation"),
+    ("comma", "punctuation"),
+    ("previous", "previous"),
+    ("next", "next"),
+    ("self", "self"),
+    ("broad", "ours"),
+    ("other", "other"),
+    ("undefined", "other"),
+    ("none", "other"),
+)
+
+
+SPARE_MARKS = ("s", "D", "8", "<", ">", "P")
+
+
 @contextmanager
 def drawing() -> Iterator[None]:
     """Draw in the book's look without touching the reader's own matplotlib settings."""

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from attnlib.attention.encode import Encoded, batches, check_max_length, encode, tokenized
-from attnlib.attention.extract import Tap, run_tapped, tapped
+from attnlib.attention.tap import Tap, run_tapped, tapped
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Example, Part, Segment
 from attnlib.errors import BadValue, TooLong, check_choice
-from attnlib.measure.stream import chosen_metrics, measure
-from attnlib.metrics.metric import Metric
+from attnlib.measuring.stream import chosen_metrics, measure
+from attnlib.metrics.registry import Metric
 from attnlib.models import Encoder
 
 POWER = 0.75

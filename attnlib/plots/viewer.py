@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from attnlib.errors import BadValue
-from attnlib.metrics.metric import Metric
+from attnlib.metrics.registry import Metric
 from attnlib.models import Encoder, load_encoder
-from attnlib.plots.figures import is_share, label
+from attnlib.plots.labels import is_share, label
 from attnlib.plots.style import LOOKS, meaning
 from attnlib.plots.viewdata import (
     POWER,

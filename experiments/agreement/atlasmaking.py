@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnlib.measure.hypotheses import benjamini_hochberg
+from attnlib.measuring.significance import benjamini_hochberg
 from attnlib.metrics.sieves import LOCAL_WINDOW
 from attnlib.models import Encoder
-from attnlib.plots.figures import label
+from attnlib.plots.labels import label
 from attnlib.plots.viewdata import as_example, head_metrics, read
 from attnlib.plots.viewer import METRICS
 from bookkit.pagetables import paper_name
-from bookkit.results import Found, versions
+from bookkit.store import Found, versions
 from experiments.agreement.sightings import BLOCK, OFFSETS, ROLES, SURFACE
 from experiments.agreement.vocabularies import labels_of
 from experiments.atlas.atlas import CARRIED, Atlas, Fact

@@ -12,17 +12,17 @@ import torch
 from jaxtyping import Float
 from torch.nn import functional
 
-from attnlib.attention.attention import Attention
+from attnlib.attention.maps import Attention
 from attnlib.data.corpora import Corpus
 from attnlib.data.overlays import with_trees
 from attnlib.errors import BadValue
-from attnlib.measure.roles import AUTHORS, RoleScores, moments, role_tests
-from attnlib.measure.stream import Progress, chosen_metrics, stream
-from attnlib.metrics.metric import Metric, Partial
-from attnlib.metrics.reach import distance_metrics, feature_rows
+from attnlib.measuring.roles import AUTHORS, RoleScores, moments, role_tests
+from attnlib.measuring.stream import Progress, chosen_metrics, stream
+from attnlib.metrics.distance import distance_metrics, feature_rows
+from attnlib.metrics.registry import Metric, Partial
 from attnlib.metrics.sieves import SIEVES
 from attnlib.models import Encoder, load_encoder, random_twin, weights_digest
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.kovaleva2019.grids import head_rows, mean_ends, values_of
 from experiments.kovaleva2019.maps import network
 from experiments.shared.patternnet import Schooling, pattern_metric
@@ -156,6 +156,7 @@ def _teacher(school: Mapping[str, Any], device: str) -> Encoder:
     return load_encoder(school["labelled"][0], device=device)
 
 
+@experiment(version=1, reads=["spacy-en"], trains=True)
 def head_numbers(
     corpus: Corpus,
     *,
@@ -187,6 +188,7 @@ def head_numbers(
     return Found(pd.concat(tables, ignore_index=True), facts={**facts, "corpus": corpus.name})
 
 
+@experiment(version=1, reads=["spacy-en"], trains=True)
 def head_roles(
     corpus: Corpus,
     *,

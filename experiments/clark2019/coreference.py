@@ -9,10 +9,10 @@ import pandas as pd
 
 from attnlib.attention.encode import tokenized
 from attnlib.data.corpora import Corpus
-from attnlib.measure.stream import Progress
+from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.claims import Finding
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.shared.antecedents import advantage, antecedent_table, choices
 
 SYSTEMS = {"nearest": "nearest", "head match": "head_match", "rule-based": "rule_based"}
@@ -26,6 +26,7 @@ SHOWN = {
 }
 
 
+@experiment(version=1)
 def coreference(
     corpus: Corpus,
     *,

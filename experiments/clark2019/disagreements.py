@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from attnlib.data.corpora import Corpus
-from attnlib.measure.bestheads import accuracy_grid, best_heads
-from attnlib.measure.prediction import predictions
-from attnlib.measure.stream import Progress
+from attnlib.measuring.best_heads import accuracy_grid, best_heads
+from attnlib.measuring.prediction import predictions
+from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.clark2019.distances import divergences
 from experiments.clark2019.surface import POSITIONAL, surface
 from experiments.clark2019.syntax import TABLE1
@@ -22,6 +22,7 @@ Row = tuple[str, str, float, float]
 MOST_TEXTS, MOST_DIVERGENCES, MOST_TREES = 200, 20, 1000
 
 
+@experiment(version=1)
 def disagreements(
     wiki: Corpus,
     trees: Corpus,

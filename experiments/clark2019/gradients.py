@@ -10,16 +10,17 @@ from scipy.stats import spearmanr
 
 from attnlib.attention.encode import tokenized
 from attnlib.data.corpora import Corpus
-from attnlib.measure.stats import Grids, statistics
-from attnlib.measure.stream import Progress
+from attnlib.measuring.bootstrap import Grids, statistics
+from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
-from bookkit.results import Found, findings
+from bookkit.store import Found, experiment, findings
 from experiments.shared.headfit import Budget, masked_lm_head
 from experiments.shared.importance import Gradients, attention_gradients
 
 MASK_RATE = 0.15
 
 
+@experiment(version=1, trains=True)
 def gradients(
     corpus: Corpus,
     fit_on: Corpus,

@@ -12,12 +12,12 @@ import pandas as pd
 
 from attnlib.attention.encode import tokenized
 from attnlib.data.corpora import Corpus
-from attnlib.measure.bestheads import best_heads
-from attnlib.measure.prediction import predictions
-from attnlib.measure.stream import Progress
+from attnlib.measuring.best_heads import best_heads
+from attnlib.measuring.prediction import predictions
+from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.claims import Finding
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 
 COMMON = ("prep", "pobj", "det", "nn", "nsubj", "amod", "dobj", "advmod", "aux")
 OTHERS = ("poss", "auxpass", "ccomp", "mark", "prt")
@@ -31,6 +31,7 @@ QUOTED = (
 )
 
 
+@experiment(version=1)
 def syntax(
     corpus: Corpus,
     *,

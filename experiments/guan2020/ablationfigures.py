@@ -15,8 +15,8 @@ from matplotlib.ticker import MaxNLocator
 
 from attnlib.errors import BadValue, UnknownName, check_choice, did_you_mean
 from attnlib.plots import style
-from attnlib.plots.comparisons import HOLLOW, OURS
 from attnlib.plots.drawing import Drawing, need
+from attnlib.plots.rows import HOLLOW, OURS
 from experiments.guan2020.typefigures import TYPE_LOOKS, type_look
 
 KINDS = {

@@ -8,15 +8,16 @@ from typing import Any
 import pandas as pd
 
 from attnlib.data.corpora import Corpus
-from attnlib.measure.stream import Progress
+from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.claims import Finding
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.guan2020.subjects import reader_of
 from experiments.shared.answers import score_answers, summary
 from experiments.shared.spanmodel import SpanHead, SpanReader
 
 
+@experiment(version=1, trains=True)
 def reading(
     *corpora: Corpus,
     encoder: Encoder,

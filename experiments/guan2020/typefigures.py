@@ -19,7 +19,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from attnlib.errors import BadValue, UnknownName, did_you_mean
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
-from attnlib.plots.headmaps import named_heads, plane_axis, write_names
+from attnlib.plots.planes import named_heads, plane_axis, write_names
 from experiments.pande2021.rolefigures import light_grid
 from experiments.pande2021.roleoverlaps import task_name
 

@@ -12,8 +12,8 @@ import pandas as pd
 from attnlib.data.corpora import Corpus
 from attnlib.data.overlays import with_trees
 from attnlib.metrics.links import words_of
-from attnlib.metrics.stripes import FEATURES
-from bookkit.results import Found
+from attnlib.metrics.word_kinds import FEATURES
+from bookkit.store import Found, experiment
 from experiments.kovaleva2019.grids import head_name
 
 LISTED = (
@@ -27,6 +27,7 @@ SKIPPED = "negation"
 """The one kind for which the authors' code leaves out inputs without it."""
 
 
+@experiment(version=1, reads=["spacy-en"])
 def negation_by_letters(*corpora: Corpus, tasks: Sequence[str]) -> Found:
     """Inputs with a negation, found as a word, and kept by the authors' code for its letters.
 

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from attnlib.plots import style
-from attnlib.plots.comparisons import OURS
 from attnlib.plots.drawing import Drawing, need
+from attnlib.plots.rows import OURS
 from experiments.kovaleva2019.taskgrids import ordered_rows, told_number, truths
 from experiments.pande2021.rolefigures import light_grid, n_columns, say_undefined, small_panels
 from experiments.pande2021.roleoverlaps import task_name

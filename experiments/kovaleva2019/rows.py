@@ -9,9 +9,9 @@ import pandas as pd
 
 from attnlib.data.tasks import TASKS
 from attnlib.errors import BadValue
-from attnlib.measure.hypotheses import ALPHA
+from attnlib.measuring.significance import ALPHA
 from bookkit.claims import Finding
-from bookkit.results import Found
+from bookkit.store import Found
 from experiments.kovaleva2019.disable import controlled
 from experiments.kovaleva2019.disagreements import missing_as_zero
 from experiments.kovaleva2019.grids import head_name

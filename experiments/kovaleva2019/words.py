@@ -10,13 +10,13 @@ import pandas as pd
 
 from attnlib.data.corpora import Corpus
 from attnlib.data.overlays import with_trees
-from attnlib.measure.hypotheses import ALPHA, benjamini_hochberg, one_sided
-from attnlib.measure.stats import statistics
-from attnlib.measure.stream import Measurement, Progress
-from attnlib.metrics.stripes import FEATURES, SPECIAL, stripe_metrics
+from attnlib.measuring.bootstrap import statistics
+from attnlib.measuring.significance import ALPHA, benjamini_hochberg, one_sided
+from attnlib.measuring.stream import Measurement, Progress
+from attnlib.metrics.word_kinds import FEATURES, SPECIAL, stripe_metrics
 from attnlib.models import Encoder
 from bookkit.claims import Finding
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.kovaleva2019.grids import head_name, head_rows, mean_ends, measured, values_of
 from experiments.shared.taskplans import tuned_model
 
@@ -26,6 +26,7 @@ NOUN_TASKS = ("mrpc", "rte", "qqp")
 NEGATION_TASK = "qnli"
 
 
+@experiment(version=1, reads=["spacy-en"], trains=True)
 def stripe_maps(
     train: Corpus,
     test: Corpus,
@@ -98,6 +99,7 @@ def _stripe_numbers(
     return {name: [float(end) for end in ends] for name, ends in found.items()}
 
 
+@experiment(version=1)
 def stripe_overview(*tables: pd.DataFrame, facts: Mapping[str, Mapping[str, Any]]) -> Found:
     """The claims of sec. 4.4 over all tasks.
 

@@ -13,16 +13,25 @@ from attnlib.data.overlays import with_trees
 from attnlib.errors import BadValue
 from attnlib.metrics.sieves import SIEVES
 from attnlib.models import Encoder
-from attnlib.plots.diagrams import Lines
+from attnlib.plots.lines import Lines, as_table
+from bookkit.store import Found, experiment
 
 SENTENCE = "The small cat quickly saw a grey mouse."
 SECOND = "It ran away."
 
 
-def sieve_panels(
-    encoder: Encoder, asked: Sequence[tuple[str, str]], text: str = SENTENCE, pair: str = SECOND
-) -> list[Lines]:
-    """For each (role, piece) one panel: lines from the piece to the keys of its sieve."""
+@experiment(version=1, reads=["spacy-en"])
+def sieve_portraits(
+    *,
+    encoder: Encoder,
+    asked: Sequence[tuple[str, str]],
+    text: str = SENTENCE,
+    pair: str = SECOND,
+) -> Found:
+    """For each (role, piece) one panel: lines from the piece to the keys of its sieve.
+
+    table  the rows of `attnlib.plots.diagrams.as_table`
+    """
     corpus = Corpus(
         "sentence", "segment", (Segment("sentence", text, pair),), {}, "own", "sentence"
     )
@@ -39,4 +48,4 @@ def sieve_panels(
         weights[place] = held / max(held.sum(), 1.0)
         what = f"{int(held.sum())} of {len(tokens)} pieces"
         panels.append(Lines(tokens, weights, role.replace("_", "-"), what, (place,)))
-    return panels
+    return Found(as_table(panels), facts={"inputs": 1})

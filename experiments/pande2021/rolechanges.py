@@ -19,8 +19,8 @@ from matplotlib.ticker import (
 
 from attnlib.errors import BadValue, check_choice
 from attnlib.plots import style
-from attnlib.plots.comparisons import OURS, PAPER
 from attnlib.plots.drawing import Drawing, need
+from attnlib.plots.rows import OURS, PAPER
 from experiments.pande2021.rolefigures import light_grid, n_columns, say_undefined, small_panels
 from experiments.pande2021.roleoverlaps import role_look, role_name, task_name
 

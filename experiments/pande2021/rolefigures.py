@@ -21,8 +21,8 @@ from matplotlib.ticker import (
 
 from attnlib.errors import BadValue
 from attnlib.plots import style
-from attnlib.plots.comparisons import OURS
 from attnlib.plots.drawing import Drawing, need
+from attnlib.plots.rows import OURS
 from experiments.pande2021.roleoverlaps import role_look, role_name
 
 LEAST_SCORE = 0.05

@@ -10,13 +10,13 @@ import pandas as pd
 from scipy.stats import spearmanr
 
 from attnlib.data.corpora import Corpus
-from attnlib.measure.hypotheses import decided_by
-from attnlib.measure.roles import AUTHORS, THRESHOLD, RoleScores, moments, role_scores, role_tests
-from attnlib.measure.stream import Progress
+from attnlib.measuring.roles import AUTHORS, THRESHOLD, RoleScores, moments, role_scores, role_tests
+from attnlib.measuring.significance import decided_by
+from attnlib.measuring.stream import Progress
 from attnlib.metrics.sieves import AUTHORS_BY_WORD, COARSE, SIEVES
 from attnlib.models import Encoder, random_twin, weights_digest
 from bookkit.claims import Finding
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.pande2021.newroles import new_sieves
 from experiments.pande2021.numbers import COARSE_AS_JUDGED
 from experiments.shared.taskplans import tuned_model
@@ -55,6 +55,7 @@ def scores_of(
     return _KEPT[key]
 
 
+@experiment(version=1, reads=["spacy-en"], trains=True)
 def role_moments(
     train: Corpus,
     test: Corpus,
@@ -91,6 +92,7 @@ def role_moments(
     return Found(table, facts=facts)
 
 
+@experiment(version=1, reads=["spacy-en"], trains=True)
 def score_spread(
     train: Corpus,
     test: Corpus,
@@ -116,6 +118,7 @@ def score_spread(
     return Found(pd.concat(parts, ignore_index=True), facts={"inputs": found.n_inputs})
 
 
+@experiment(version=1, reads=["spacy-en"], trains=True)
 def score_examples(
     train: Corpus,
     test: Corpus,
@@ -156,6 +159,7 @@ def score_examples(
     return Found(shown, facts={"inputs": found.n_inputs, "task": task})
 
 
+@experiment(version=1, reads=["spacy-en"], trains=True)
 def decisions(
     train: Corpus,
     test: Corpus,
@@ -190,6 +194,7 @@ def decisions(
     return Found(pd.DataFrame(rows, columns=columns), facts={"inputs": found.n_inputs})
 
 
+@experiment(version=1, reads=["spacy-en"])
 def random_heads(
     test: Corpus, *, encoder: Encoder, seed: int = 0, progress: Progress | None = None
 ) -> Found:

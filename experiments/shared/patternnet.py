@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attnlib.attention.attention import Attention
-from attnlib.metrics.metric import Metric, Partial
+from attnlib.attention.maps import Attention
+from attnlib.metrics.registry import Metric, Partial
 from experiments.shared.patterns import PATTERNS, pictures
 
 GROWTH = (1, 1, 2, 2, 4, 4, 6, 6)

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from attnlib.attention.encode import Batch, Collator, tokenized, truncated
-from attnlib.attention.extract import Tap, run_tapped, tapped
+from attnlib.attention.tap import Tap, run_tapped, tapped
 from attnlib.data.corpora import load_corpus
 from attnlib.data.examples import Example
 from attnlib.errors import BadValue, CorpusError, check_choice

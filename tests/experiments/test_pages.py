@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from attnlib.data.shelf import known
-from attnlib.measure.stream import METRICS
+from attnlib.measuring.stream import METRICS
 from bookkit.editions import load_edition
 from experiments import pages
 

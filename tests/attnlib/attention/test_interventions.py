@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, layer_norm, linear
 
-from attnlib.attention import extract, interventions
+from attnlib.attention import interventions
+from attnlib.attention import tap as tapping
 from attnlib.attention.encode import Batch, Collator, encode, model_inputs
-from attnlib.attention.extract import run_tapped, tapped
 from attnlib.attention.interventions import (
     Intervention,
     changed,
@@ -30,6 +30,7 @@ from attnlib.attention.interventions import (
     single_heads,
     tap_of,
 )
+from attnlib.attention.tap import run_tapped, tapped
 from attnlib.data.examples import Segment
 from attnlib.errors import BadValue, UnknownName, Unobservable
 from attnlib.models import Encoder, load_encoder
@@ -311,7 +312,7 @@ def test_slices_of_any_size_are_changed_alike(
     bert: Encoder, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     batch = batch_of(bert)
-    monkeypatch.setattr(extract, "SLICE_BYTES", size)
+    monkeypatch.setattr(tapping, "SLICE_BYTES", size)
     wanted = by_hand(bert, batch, edit_of(batch, SOME, SETTINGS[3]))
     ours = run_changed(bert, batch, [Intervention(SOME, **SETTINGS[3])])
     assert apart(ours, wanted, batch) < 2e-5
@@ -358,7 +359,7 @@ def variants_of(encoder: Encoder) -> list[list[Intervention]]:
 
 def state_of(encoder: Encoder) -> list[object]:
     """All that a pass could leave behind in the model."""
-    found: list[object] = [encoder.model.config._attn_implementation, extract._TAP.get()]
+    found: list[object] = [encoder.model.config._attn_implementation, tapping._TAP.get()]
     for name, module in encoder.model.named_modules():
         hooks = (len(module._forward_hooks), len(module._forward_pre_hooks))
         found.append((name, sorted(vars(module)), vars(module).get("forward"), hooks))
@@ -411,7 +412,7 @@ def runs_of(encoder: Encoder) -> Iterator[Counter[int]]:
 
 def test_layers_before_the_change_do_not_run(bert: Encoder) -> None:
     batch = batch_of(bert)
-    extract.check_observable(bert)
+    tapping.check_observable(bert)
     sweep = [[Intervention(frozenset({head}), "zero")] for head in single_heads(bert)]
     with runs_of(bert) as runs:
         assert sum(1 for _ in replays(bert, batch, [[], *sweep])) == 1 + len(sweep)
@@ -420,7 +421,7 @@ def test_layers_before_the_change_do_not_run(bert: Encoder) -> None:
 
 def test_the_plain_pass_is_made_only_where_it_pays(bert: Encoder) -> None:
     batch = batch_of(bert)
-    extract.check_observable(bert)
+    tapping.check_observable(bert)
     first, last = (Intervention(frozenset({(layer, 0)}), "zero") for layer in (0, LAYERS - 1))
     for variants, expected in (([[first]] * 5, 5), ([[last]], 1), ([[last], [last]], 1), ([], 0)):
         with runs_of(bert) as runs:
@@ -470,7 +471,7 @@ def test_a_forward_that_was_lent_before_stays(bert: Encoder) -> None:
 
     layer.forward = theirs
     last = [Intervention(frozenset({(2, 0)}), "zero")]
-    extract.check_observable(bert)
+    tapping.check_observable(bert)
     calls.clear()
     list(replays(bert, batch, [last, last, last]))
     assert len(calls) == 1

@@ -14,11 +14,11 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from attnlib.attention.attention import Attention
 from attnlib.attention.encode import Batch
-from attnlib.measure.stream import METRICS
+from attnlib.attention.maps import Attention
+from attnlib.measuring.stream import METRICS
 from attnlib.metrics.mass import Selectors
-from attnlib.metrics.metric import Partial, merge
+from attnlib.metrics.registry import Partial, merge
 from tests.maps import (
     NONE_IS_MINUS_ONE,
     Arcs,

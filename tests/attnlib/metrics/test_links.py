@@ -13,8 +13,8 @@ import torch
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
-from attnlib.attention.attention import Attention
 from attnlib.attention.encode import Batch, batches, encode
+from attnlib.attention.maps import Attention
 from attnlib.data.examples import FrameExample, ParsedText, Span, Tree
 from attnlib.errors import BadValue
 from attnlib.metrics.links import (

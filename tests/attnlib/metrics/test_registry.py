@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from attnlib.attention.attention import Attention
+from attnlib.attention.maps import Attention
 from attnlib.errors import UnknownName
-from attnlib.measure.stream import METRICS
-from attnlib.metrics.metric import METRICS as IMPORTED
-from attnlib.metrics.metric import Metric, Partial, Registry
-from attnlib.metrics.reach import FEATURES, distance_metrics
+from attnlib.measuring.stream import METRICS
+from attnlib.metrics.distance import FEATURES, distance_metrics
+from attnlib.metrics.registry import METRICS as IMPORTED
+from attnlib.metrics.registry import Metric, Partial, Registry
 from attnlib.metrics.relations import RELATIONS
 from attnlib.metrics.sieves import SIEVES
 from tests.maps import random_attention

@@ -15,15 +15,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attnlib.attention.attention import Attention
 from attnlib.attention.encode import Batch, batches, dependency_id, encode, model_inputs
+from attnlib.attention.maps import Attention
 from attnlib.data.corpora import Corpus, examples_digest
 from attnlib.data.examples import Example, ParsedText, Segment, TaskExample, Tree
 from attnlib.data.overlays import with_trees
 from attnlib.errors import BadValue, UnknownName
-from attnlib.measure.stream import Measurement, measure
+from attnlib.measuring.stream import Measurement, measure
 from attnlib.metrics import sieves
-from attnlib.metrics.metric import METRICS, Metric, Partial
+from attnlib.metrics.registry import METRICS, Metric, Partial
 from attnlib.metrics.relations import Relation
 from attnlib.metrics.sieves import (
     SIEVES,

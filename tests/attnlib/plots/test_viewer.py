@@ -21,7 +21,7 @@ from attnlib.attention.words import Units
 from attnlib.data.corpora import load_corpus
 from attnlib.data.examples import Segment
 from attnlib.errors import AttnlibError, BadValue, TooLong, UnknownName
-from attnlib.measure.stream import measure
+from attnlib.measuring.stream import measure
 from attnlib.models import Encoder, load_encoder
 from attnlib.plots import viewdata
 from attnlib.plots.liveview import live

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from attnlib.data.corpora import load_corpus
-from attnlib.measure.stats import statistics
-from attnlib.plots.diagrams import panels_of
+from attnlib.measuring.bootstrap import statistics
+from attnlib.plots.lines import panels_of
 from bookkit.claims import load_paper
 from experiments.clark2019 import distance_matrix, plane, surface, table1_rows
 from experiments.clark2019.parsing import table3_rows

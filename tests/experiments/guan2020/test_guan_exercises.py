@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from attnlib.metrics.reach import distance_metrics
+from attnlib.metrics.distance import distance_metrics
 from experiments.guan2020.typestability import matched, silhouettes
 from experiments.shared.ablations import harm_p_value
 from experiments.shared.answers import exact_match, token_f1

@@ -16,8 +16,8 @@ from matplotlib.colors import to_hex, to_rgb
 
 from attnlib.errors import BadValue, UnknownName
 from attnlib.plots import style
-from attnlib.plots.comparisons import labelled_scores
 from attnlib.plots.drawing import Drawing
+from attnlib.plots.rows import labelled_scores
 from experiments.guan2020.clusterfigures import cluster_count_curves, stability_bars
 from experiments.guan2020.typefigures import (
     TYPE_LOOKS,

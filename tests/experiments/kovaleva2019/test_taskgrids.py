@@ -16,8 +16,8 @@ from matplotlib.colors import to_hex
 
 from attnlib.errors import BadValue
 from attnlib.plots import style
-from attnlib.plots.comparisons import OURS
 from attnlib.plots.drawing import Drawing
+from attnlib.plots.rows import OURS
 from experiments.kovaleva2019.layerchanges import layer_changes
 from experiments.kovaleva2019.taskgrids import ink_on, task_grids
 from tests.experiments.pande2021.test_rolefigures import check_readable, check_tables, painted

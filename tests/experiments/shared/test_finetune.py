@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlib.attention.encode import Batch, Collator, encode
-from attnlib.attention.extract import Tap, tapped
+from attnlib.attention.tap import Tap, tapped
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import TaskExample
 from attnlib.data.tasks import TASKS

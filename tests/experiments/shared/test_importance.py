@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from attnlib.attention.encode import Batch, Collator, encode
-from attnlib.attention.extract import Tap, run_tapped, tapped
+from attnlib.attention.tap import Tap, run_tapped, tapped
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Segment
 from attnlib.errors import BadValue, CorpusError, TooLong, UnknownName
@@ -197,7 +197,7 @@ def test_slices_of_a_batch_change_nothing(
     bert: tuple[Encoder, MaskedLMHead], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = gradients(bert)
-    monkeypatch.setattr("attnlib.attention.extract.SLICE_BYTES", 1)
+    monkeypatch.setattr("attnlib.attention.tap.SLICE_BYTES", 1)
     assert_same(whole, gradients(bert))
 
 

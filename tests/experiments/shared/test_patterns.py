@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from attnlib.attention.attention import Attention
 from attnlib.attention.encode import Batch, batches, encode
+from attnlib.attention.maps import Attention
 from attnlib.data.examples import Segment
 from attnlib.errors import AttnlibError, BadValue, CorpusError
 from attnlib.models import Encoder, load_encoder

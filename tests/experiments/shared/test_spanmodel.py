@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlib.attention.encode import Batch
-from attnlib.attention.extract import Tap, tapped
+from attnlib.attention.tap import Tap, tapped
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Answer, Question, TaskExample
 from attnlib.errors import AttnlibError, BadValue, CorpusError, TooLong

@@ -1,0 +1,135 @@
+"""Where a pass runs: in this process, or in shards on a Dask cluster."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from attnlib.attention.encode import encode
+from attnlib.data.corpora import Corpus, load_corpus
+from attnlib.errors import BadValue
+from attnlib.measuring.shards import Spool
+from attnlib.measuring.stream import Measurement, Progress, chosen_metrics, measure, stream
+from attnlib.metrics.registry import Metric
+from attnlib.metrics.relations import Relation
+from attnlib.models import Encoder, load_encoder
+
+SHARDS_PER_WORKER = 4
+"""Small enough to balance, large enough that a shard is worth its journey."""
+
+
+def measure_on(
+    engine: str,
+    model: str | Path,
+    corpus: str | Path | Corpus,
+    metrics: Sequence[str | Metric | Relation],
+    **options: Any,
+) -> Measurement:
+    """`measure`, in this process ("local") or on the cluster at "dask://HOST:PORT"."""
+    if engine == "local":
+        return measure(model, corpus, metrics, **options)
+    if not engine.startswith("dask://"):
+        raise BadValue(f"engine is '{engine}'; expected local or dask://HOST:PORT.")
+    return _measure_on_dask(engine.removeprefix("dask://"), model, corpus, metrics, **options)
+
+
+def _measure_on_dask(
+    address: str,
+    model: str | Path,
+    corpus: str | Path | Corpus,
+    metrics: Sequence[str | Metric | Relation],
+    *,
+    limit: int | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    progress: Progress | None = None,
+    **options: Any,
+) -> Measurement:
+    """Cut the corpus into shards, measure each where there is room, lay the rows together."""
+    chosen = chosen_metrics(metrics)
+    encoder = load_encoder(model, device="cpu")
+    if not isinstance(corpus, Corpus):
+        length = options.get("max_length", 128)
+        corpus = load_corpus(
+            corpus, limit=limit, seed=seed, tokenizer=encoder.tokenizer, max_length=length
+        )
+    # What is too long is said here, where documents are numbered as the user numbers them.
+    n_rows = sum(1 for _ in encode(corpus.examples, encoder, **_encoding(options)))
+    with _client(address) as client:
+        n_shards = SHARDS_PER_WORKER * max(1, len(client.scheduler_info()["workers"]))
+        size = -(-len(corpus.examples) // n_shards)
+        starts = range(0, len(corpus.examples), size)
+        futures = [
+            client.submit(
+                _shard, str(model), device, _part(corpus, i, size), i, metrics, options, pure=False
+            )
+            for i in starts
+        ]
+        return _gathered(encoder, corpus, chosen, futures, n_rows, progress).not_empty()
+
+
+def _gathered(
+    encoder: Encoder,
+    corpus: Corpus,
+    metrics: Sequence[Metric],
+    futures: Sequence[Any],
+    n_rows: int,
+    progress: Progress | None,
+) -> Measurement:
+    spool, seconds = Spool(), 0.0
+    skipped = Counter(corpus.skipped)
+    for future in futures:
+        part, shard_skipped, shard_seconds = future.result()
+        spool.extend(part)
+        skipped.update(shard_skipped)
+        seconds += shard_seconds
+        if progress is not None:
+            progress(len(spool.index), n_rows)
+    return Measurement(encoder, corpus.name, metrics, spool, dict(skipped), seconds)
+
+
+def _encoding(options: dict[str, Any]) -> dict[str, Any]:
+    return {key: options[key] for key in ("max_length", "on_long") if key in options}
+
+
+def _part(corpus: Corpus, start: int, size: int) -> Corpus:
+    return replace(corpus, examples=corpus.examples[start : start + size], skipped={})
+
+
+def _shard(
+    model: str,
+    device: str,
+    corpus: Corpus,
+    start: int,
+    metrics: Sequence[str | Metric | Relation],
+    options: dict[str, Any],
+) -> tuple[Any, dict[str, int], float]:
+    """One shard, on a worker; its examples keep their place in the whole corpus."""
+    found = stream(_encoder(model, device), corpus, chosen_metrics(metrics), **options)
+    return found.spool.exported(start), found.skipped, found.seconds
+
+
+@lru_cache(maxsize=2)
+def _encoder(model: str, device: str) -> Encoder:
+    """Loaded once per worker process."""
+    return load_encoder(model, device=device)
+
+
+def _client(address: str) -> Any:
+    try:
+        from distributed import Client
+    except ImportError:
+        raise BadValue(
+            "--engine dask:// needs the package distributed; `pip install attnlib[dask]` brings it."
+        ) from None
+    try:
+        return Client(f"tcp://{address}", timeout="10s")
+    except (OSError, TimeoutError, ValueError) as error:
+        raise BadValue(
+            f"no Dask scheduler answers at '{address}' ({type(error).__name__}). Start one with "
+            "`dask scheduler`, and workers with `dask worker`, or use --engine local."
+        ) from None

@@ -1,0 +1,236 @@
+"""Which functional roles each head has: bias scores of every input, then a test of every head."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from attnlib.attention.encode import batches, encode
+from attnlib.data.corpora import Corpus
+from attnlib.data.overlays import with_trees
+from attnlib.errors import BadValue, check_choice
+from attnlib.measuring.bootstrap import estimate
+from attnlib.measuring.significance import (
+    ALPHA,
+    TESTS,
+    benjamini_hochberg,
+    from_moments,
+    holm,
+    needed,
+    one_sided,
+)
+from attnlib.measuring.stream import METRICS, Progress, stream
+from attnlib.metrics.relations import Relation
+from attnlib.metrics.sieves import SIEVES, asks_for_trees, bias_metric, even_share
+from attnlib.models import Encoder
+
+THRESHOLD = 3.0
+CONTROLS = ("none", "bh", "holm")
+AUTHORS = "@authors"
+"""Behind the name of a role whose score is that of the authors' code."""
+
+
+@dataclass(frozen=True, eq=False)
+class RoleScores:
+    """The bias score of every input, by role; NaN where an input does not define the role.
+
+    values    role -> (example, layer, head), the examples in the order of the corpus
+    ceilings  role -> the mean over inputs of the highest score that a head could have at all
+    n_tokens  pieces that were read
+    """
+
+    values: Mapping[str, Float[np.ndarray, "example layer head"]]
+    ceilings: Mapping[str, float]
+    n_inputs: int
+    n_tokens: int
+    skipped: Mapping[str, int]
+    seconds: float
+
+    def defined(self, role: str) -> int:
+        """Inputs that define a role."""
+        return int((~np.isnan(self.values[role])).any((1, 2)).sum())
+
+
+def role_scores(
+    encoder: Encoder,
+    corpus: Corpus,
+    sieves: Sequence[Relation] | None = None,
+    *,
+    authors: Sequence[str] = (),
+    max_length: int = 128,
+    batch_size: int = 16,
+    on_long: str = "truncate",
+    progress: Progress | None = None,
+) -> RoleScores:
+    """The scores of all heads for some sieves, by default the paper's, in one pass over a corpus.
+
+    authors  roles that are also scored as the authors' code does; their names end in @authors
+    Texts without dependency trees are parsed first, unless all sieves are known to need none.
+    """
+    chosen = list(SIEVES.values()) if sieves is None else list(sieves)
+    if not chosen:
+        raise BadValue("no sieve was given; expected at least one.")
+    metrics = {sieve.key: bias_metric(sieve) for sieve in chosen}
+    if len(metrics) < len(chosen):
+        raise BadValue("two sieves have the same key. Give each a key of its own.")
+    for role in authors:
+        metrics[f"{role}{AUTHORS}"] = METRICS[f"bias_{role}{AUTHORS}"]
+    parsed = with_trees(corpus) if any(asks_for_trees(sieve) for sieve in chosen) else corpus
+    found = stream(
+        encoder,
+        parsed,
+        list(metrics.values()),
+        max_length=max_length,
+        batch_size=batch_size,
+        on_long=on_long,
+        progress=progress,
+    ).not_empty()
+    values = {}
+    for role, metric in metrics.items():
+        total, weight = found.rows(metric.key)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values[role] = np.where(weight > 0, total / weight, np.nan).astype(np.float32)
+    limits = {"max_length": max_length, "on_long": on_long}
+    ceilings, n_tokens = _ceilings(encoder, parsed, chosen, batch_size, limits)
+    return RoleScores(
+        values, ceilings, found.n_examples, n_tokens, dict(found.skipped), found.seconds
+    )
+
+
+def _ceilings(
+    encoder: Encoder,
+    corpus: Corpus,
+    sieves: Sequence[Relation],
+    batch_size: int,
+    limits: Mapping[str, Any],
+) -> tuple[dict[str, float], int]:
+    """The score of a head that gives every sieve all of its attention; needs no model.
+
+    It is the mean of n / |S| over the queries that are asked. Where the sieve is half of the
+    input, as a block is, it is about 2 whatever the head does.
+    """
+    sums = {sieve.key: [0.0, 0] for sieve in sieves}
+    n_tokens = 0
+    for batch in batches(
+        encode(corpus.examples, encoder, **limits), encoder, batch_size=batch_size
+    ):
+        n_tokens += int(batch.real.sum())
+        for sieve in sieves:
+            counts, asked = even_share(batch, sieve.mask(batch), "paper", relation=sieve)
+            has = asked > 0
+            sums[sieve.key][0] += float((counts.sum(-1)[has] / asked[has]).sum())
+            sums[sieve.key][1] += int(has.sum())
+    return {key: total / n if n else math.nan for key, (total, n) in sums.items()}, n_tokens
+
+
+def moments(scores: RoleScores, *, seed: int = 0) -> pd.DataFrame:
+    """One row per role and head: what any test at any threshold needs of the scores.
+
+    bias, low, high  mean over the inputs that define the role, with its bootstrap interval
+    sd, skew, median, n
+    """
+    parts = []
+    for role, values in scores.values.items():
+        defined = ~np.isnan(values)
+        filled = np.where(defined, values, 0.0)
+        found = estimate(filled, defined.astype(np.float64), seed=seed)
+        spread = one_sided(values, 0.0)
+        n, sd = spread.n, spread.sd
+        layer, head = np.indices(n.shape) + 1
+        part = {"role": role, "layer": layer.ravel(), "head": head.ravel()}
+        part |= {"bias": found.mean.ravel(), "low": found.low.ravel(), "high": found.high.ravel()}
+        part |= {"sd": sd.ravel(), "skew": _skew(values).ravel()}
+        part |= {"median": _median(values).ravel(), "n": n.ravel()}
+        parts.append(pd.DataFrame(part))
+    return pd.concat(parts, ignore_index=True)
+
+
+def role_tests(
+    table: pd.DataFrame,
+    *,
+    threshold: float = THRESHOLD,
+    test: str = "z",
+    alpha: float = ALPHA,
+    control: str = "none",
+) -> pd.DataFrame:
+    """`moments` with the test of H0: mean score <= threshold for every role and head.
+
+    Adds p, q (Benjamini-Hochberg) and holm over all tests of the table, effect, needed (inputs for
+    a decision with a power of 0.8), and assigned: p, q or holm below alpha, by `control`. The
+    paper corrects nothing.
+    """
+    check_test(threshold, test, control)
+    if not 0 < alpha < 1:
+        raise BadValue(f"alpha is {alpha}; expected a number between 0 and 1.")
+    mean, sd, n = (table[name].to_numpy(np.float64) for name in ("bias", "sd", "n"))
+    found = from_moments(mean, sd, n, threshold, test=test)
+    judged = {"none": found.p, "bh": benjamini_hochberg(found.p), "holm": holm(found.p)}
+    return table.assign(
+        p=found.p,
+        q=judged["bh"],
+        holm=judged["holm"],
+        effect=found.effect,
+        needed=needed(mean, sd, threshold, alpha=alpha),
+        assigned=judged[control] < alpha,
+    )
+
+
+def check_test(threshold: float, test: str, control: str, on_long: str = "truncate") -> None:
+    """Refuse what a test cannot use, before anything is computed."""
+    check_choice("test", test, TESTS)
+    check_choice("control", control, CONTROLS)
+    check_choice("on-long", on_long, ("error", "skip", "truncate"))  # windows of one input depend
+    if not math.isfinite(threshold) or threshold <= 0:
+        raise BadValue(f"threshold is {threshold}; expected a number above 0, such as 3.")
+
+
+def role_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """The table of `role_tests` as programs read it; what is undefined is None."""
+    names = (layer_head(row) for row in table[["layer", "head"]].itertuples(index=False))
+    rows = table.assign(head=list(names))
+    wanted = ["head", "role", "bias", "low", "high", "p", "q", "holm", "effect", "needed", "n"]
+    plain = rows[[*wanted, "assigned"]].astype(object)
+    plain = plain.where(
+        np.isfinite(rows[wanted[2:-1]]).reindex(columns=plain.columns, fill_value=True), None
+    )
+    return plain.to_dict("records")
+
+
+def layer_head(place: Any) -> str:
+    """A head as people write it: 5-4 is the fourth head of the fifth layer."""
+    return f"{place.layer}-{place.head}"
+
+
+def assigned_grids(table: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Role -> (layer, head): whether a head has it. From a table of one task."""
+    return {str(role): _grid(rows, "assigned") for role, rows in table.groupby("role", sort=False)}
+
+
+def bias_grids(table: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Role -> (layer, head): its mean score. From a table of one task."""
+    return {str(role): _grid(rows, "bias") for role, rows in table.groupby("role", sort=False)}
+
+
+def _grid(rows: pd.DataFrame, column: str) -> np.ndarray:
+    return rows.pivot(index="layer", columns="head", values=column).to_numpy()
+
+
+def _skew(values: np.ndarray) -> np.ndarray:
+    """Skewness of each head's scores, m3 / m2 ** 1.5; NaN for fewer than 3, or all the same."""
+    given = values.astype(np.float64)
+    n = (~np.isnan(given)).sum(0)
+    centred = given - np.nansum(given, axis=0) / np.maximum(n, 1)
+    second, third = (np.nansum(centred**power, axis=0) / np.maximum(n, 1) for power in (2, 3))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where((n > 2) & (second > 1e-18), third / second**1.5, np.nan)
+
+
+def _median(values: np.ndarray) -> np.ndarray:
+    undefined = np.isnan(values).all(0)
+    return np.where(undefined, np.nan, np.nanmedian(np.where(undefined, 0.0, values), axis=0))

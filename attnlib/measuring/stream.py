@@ -1,0 +1,296 @@
+"""One pass: encoder x corpus x metrics -> a measurement, its table and its grids."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from attnlib.attention.encode import Batch, batches, encode
+from attnlib.attention.maps import Attention
+from attnlib.attention.tap import Tap, run_tapped, tapped
+from attnlib.data.corpora import Corpus, load_corpus
+from attnlib.errors import BadValue, CorpusError
+from attnlib.measuring.bootstrap import Estimate, estimate, joined
+from attnlib.measuring.shards import Spool
+from attnlib.metrics import distance, divergence, entropy, sieves  # noqa: F401  (declare metrics)
+from attnlib.metrics.mass import Selectors, mass_metric
+from attnlib.metrics.registry import METRICS, Metric, Partial, merge
+from attnlib.metrics.relations import Relation
+from attnlib.models import Encoder, load_encoder
+
+METRICS.freeze()
+
+Progress = Callable[[int, int], None]
+
+
+class Measurement:
+    """What a pass found: rows per example on disk, means and intervals on demand."""
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        corpus: str,
+        metrics: Sequence[Metric],
+        spool: Spool,
+        skipped: dict[str, int],
+        seconds: float,
+    ) -> None:
+        self.model, self.corpus = encoder.name, corpus
+        self.n_layers, self.n_heads = encoder.n_layers, encoder.n_heads
+        self.metrics = {metric.key: metric for metric in metrics}
+        self.skipped, self.seconds = skipped, seconds
+        self.spool = spool
+        self._estimates: dict[tuple[str, bool], Estimate] = {}
+
+    @cached_property
+    def n_examples(self) -> int:
+        return len(set(self.spool.index))
+
+    def not_empty(self) -> Measurement:
+        """Itself, or the reason why there is nothing to see."""
+        if not self.spool.index:
+            reasons = ", ".join(f"{n} {reason}" for reason, n in self.skipped.items())
+            raise CorpusError(
+                f"'{self.corpus}' has nothing left to measure ({reasons or 'no examples'}). "
+                "Expected at least one input; choose another --max-length or --on-long."
+            )
+        return self
+
+    def rows(self, metric: str) -> tuple[np.ndarray, np.ndarray]:
+        """Sums and weights per example: (example, layer, head, ...)."""
+        return self.spool.read(metric)
+
+    def estimate(self, metric: str, *, micro: bool = False) -> Estimate:
+        """Mean and 95 % interval, each (layer, head, ...)."""
+        if (metric, micro) not in self._estimates:
+            parts = self.spool.parts(metric)
+            found = [estimate(*self.spool.read(metric, part), micro=micro) for part in parts]
+            self._estimates[metric, micro] = joined(found)
+        return self._estimates[metric, micro]
+
+    def grid(self, metric: str, *, micro: bool = False) -> np.ndarray:
+        """The mean of every head: (layer, head), counted from 0."""
+        return self.estimate(metric, micro=micro).mean
+
+    def table(self, *, micro: bool = False) -> pd.DataFrame:
+        """One row per metric and head; layers and heads are counted from 1."""
+        return pd.concat(
+            [self._rows_of(metric, micro) for metric in self.metrics.values()], ignore_index=True
+        )
+
+    def _rows_of(self, metric: Metric, micro: bool) -> pd.DataFrame:
+        found = self.estimate(metric.key, micro=micro)
+        index = np.indices(found.mean.shape).reshape(found.mean.ndim, -1)
+        frame = pd.DataFrame({"metric": metric.key}, index=range(index.shape[1]))
+        for name, values in zip(self._axis_names(metric), index, strict=True):
+            frame[name] = values + 1
+        if metric.scope == "model":
+            frame = self._split_heads(frame)
+        for name in ("mean", "low", "high", "n"):
+            frame[name] = getattr(found, name).ravel()
+        return frame
+
+    def _axis_names(self, metric: Metric) -> tuple[str, ...]:
+        if metric.scope == "layer":
+            return ("layer", *(axis.replace(" ", "_") for axis in metric.axes))
+        flat = {"head": "flat", "other head": "other_flat"}
+        return tuple(flat.get(axis, axis) for axis in metric.axes)
+
+    def _split_heads(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Heads of a pair, numbered over all layers, as layer and head."""
+        for name, prefix in (("flat", ""), ("other_flat", "other_")):
+            if name not in frame:
+                continue
+            flat = frame.pop(name) - 1
+            frame[f"{prefix}layer"] = flat // self.n_heads + 1
+            frame[f"{prefix}head"] = flat % self.n_heads + 1
+        return frame
+
+
+def measure(
+    model: str | Path | Encoder,
+    corpus: str | Path | Corpus,
+    metrics: Sequence[str | Metric | Relation],
+    *,
+    limit: int | None = None,
+    max_length: int = 128,
+    batch_size: int = 16,
+    on_long: str = "error",
+    segment_ids: str = "pair",
+    seed: int = 0,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> Measurement:
+    """Measure metrics of every head of a model on a corpus, both given by name or as objects."""
+    chosen = chosen_metrics(metrics)
+    if isinstance(corpus, Corpus) and limit is not None:
+        raise BadValue("limit goes with the name of a corpus; cut the examples of your own Corpus.")
+    encoder = model if isinstance(model, Encoder) else load_encoder(model, device=device)
+    if not isinstance(corpus, Corpus):
+        corpus = load_corpus(
+            corpus, limit=limit, seed=seed, tokenizer=encoder.tokenizer, max_length=max_length
+        )
+    found = stream(
+        encoder,
+        corpus,
+        chosen,
+        max_length=max_length,
+        batch_size=batch_size,
+        on_long=on_long,
+        segment_ids=segment_ids,
+        progress=progress,
+    )
+    return found.not_empty()
+
+
+def chosen_metrics(metrics: Sequence[str | Metric | Relation]) -> list[Metric]:
+    """Metrics by name, as they are, or made of a relation; each once, in the order given."""
+    found: dict[str, Metric] = {}
+    for one in metrics:
+        if isinstance(one, Relation):
+            one = mass_metric(one)
+        metric = one if isinstance(one, Metric) else METRICS[one]
+        if found.setdefault(metric.key, metric) != metric:
+            raise BadValue(f"two metrics are called '{metric.key}'. Give yours another key.")
+        if not re.fullmatch(r"[\w@-]+", metric.key):
+            raise BadValue(f"a metric is called '{metric.key}'; expected letters, digits, - and _.")
+    if not found:
+        raise BadValue("no metric was named; `attnlib metrics` lists all of them.")
+    return list(found.values())
+
+
+def stream(
+    encoder: Encoder,
+    corpus: Corpus,
+    metrics: Sequence[Metric],
+    *,
+    max_length: int = 128,
+    batch_size: int = 16,
+    on_long: str = "error",
+    segment_ids: str = "pair",
+    progress: Progress | None = None,
+) -> Measurement:
+    """One pass over the corpus; each map is reduced where it arises and then forgotten."""
+    started = time.perf_counter()
+    skipped: Counter[str] = Counter(corpus.skipped)
+    spool = Spool()
+    watch = Watch(encoder, metrics, max_length)
+    pieces = encode(
+        corpus.examples, encoder, max_length=max_length, on_long=on_long, skipped=skipped
+    )
+    with torch.inference_mode(), tapped(encoder, watch.tap):
+        for batch in batches(pieces, encoder, batch_size=batch_size):
+            spool.append(batch.index, watch.reduce(batch, segment_ids))
+            if progress is not None:
+                progress(len(spool.index), len(corpus.examples))
+    seconds = time.perf_counter() - started
+    return Measurement(encoder, corpus.name, metrics, spool, dict(skipped), seconds)
+
+
+class Watch:
+    """Reduces the maps of a batch, layer by layer, to one partial per metric."""
+
+    def __init__(self, encoder: Encoder, metrics: Sequence[Metric], max_length: int) -> None:
+        self.encoder, self.max_length = encoder, max_length
+        self.linear = [m for m in metrics if m.linear]
+        self.layered = [m for m in metrics if not m.linear and m.scope == "layer"]
+        self.across = [m for m in metrics if m.scope == "model"]
+        self.tap = Tap(observe=self._observe)
+        self._batch: Batch
+        self._selectors: Selectors | None = None
+        self._parts: dict[int, Batch] = {}
+        self._sums: list[list[Tensor]] = []
+        self._found: dict[str, list[list[Partial]]] = {}
+        self._maps: list[list[Tensor]] = []
+
+    def reduce(self, batch: Batch, segment_ids: str) -> dict[str, Partial]:
+        """Run the batch; every metric's partial is (batch, layer, head, ...)."""
+        layers = range(self.encoder.n_layers)
+        self._batch, self._parts = batch, {}
+        self._selectors = Selectors(batch, self.linear) if self.linear else None
+        self._found = {m.key: [[] for _ in layers] for m in self.layered}
+        self._sums, self._maps = [[] for _ in layers], [[] for _ in layers]
+        run_tapped(self.encoder, batch, self.tap, segment_ids=segment_ids)
+        partials = self._masses() | {key: _stack(found) for key, found in self._found.items()}
+        partials |= self._reduce_across()
+        for metric in (*self.layered, *self.across):
+            axes = metric.axes if metric.scope == "model" else ("layer", *metric.axes)
+            partials[metric.key] = _padded(partials[metric.key], axes, self.max_length)
+        for key, partial in partials.items():
+            self._refuse_infinite(key, partial)
+        return partials
+
+    def _refuse_infinite(self, key: str, partial: Partial) -> None:
+        """A NaN among the weights of a model must not become a NaN among its results."""
+        bad = ~partial.total.isfinite() & (partial.spread_weight() > 0)
+        if not bad.any():
+            return
+        row, place = (int(axis.min()) for axis in bad.nonzero(as_tuple=True)[:2])
+        across = any(key == metric.key for metric in self.across)
+        layer = place // self.encoder.n_heads if across else place
+        raise BadValue(
+            f"'{self.encoder.name}': {key} is not finite from layer {layer + 1} on, first in "
+            f"document {self._batch.index[row] + 1}. Expected finite weights: check the "
+            "checkpoint, or load it in single precision."
+        )
+
+    def _observe(self, layer: int, rows: slice, weights: Tensor, scores: Tensor | None) -> None:
+        if rows.start not in self._parts:  # every layer sees the same slices of the batch
+            self._parts[rows.start] = self._batch.rows(rows)
+        attention = Attention(weights, self._parts[rows.start], scores).reduced()
+        if self._selectors is not None:
+            self._sums[layer].append(self._selectors.masses(attention, rows))
+        for metric in self.layered:
+            self._found[metric.key][layer].append(metric(attention))
+        if self.across:
+            self._maps[layer].append(attention.weights)
+
+    def _masses(self) -> dict[str, Partial]:
+        """Sums of all relations over slices and layers, taken apart by relation."""
+        if self._selectors is None:
+            return {}
+        sums = torch.stack([torch.cat(layer) for layer in self._sums], dim=1)
+        keys = [metric.key for metric in self.linear]
+        return dict(zip(keys, self._selectors.partials(sums), strict=True))
+
+    def _reduce_across(self) -> dict[str, Partial]:
+        """Metrics between heads of different layers need all maps of this one batch."""
+        if not self.across:
+            return {}
+        maps = torch.cat([torch.cat(layer) for layer in self._maps], dim=1)
+        attention = Attention(maps, self._batch)
+        self._maps = []
+        return {metric.key: metric(attention) for metric in self.across}
+
+
+def _stack(found: list[list[Partial]]) -> Partial:
+    """Slices of a batch end to end, layers side by side: (batch, layer, head, ...)."""
+    layers = [merge(slices) for slices in found]
+    total = torch.stack([layer.total for layer in layers], dim=1)
+    weight = torch.stack([layer.weight for layer in layers], dim=1)
+    return Partial(total, weight)
+
+
+LENGTH_AXES = ("query", "key")
+
+
+def _padded(partial: Partial, axes: Sequence[str], width: int) -> Partial:
+    """Positions past the end of the batch exist in longer texts: weight 0 here."""
+    if not set(axes) & set(LENGTH_AXES):
+        return partial
+    pad: list[int] = []
+    for axis, size in zip(reversed(axes), reversed(partial.total.shape), strict=False):
+        pad += [0, width - size if axis in LENGTH_AXES else 0]
+    weight = partial.spread_weight()
+    return Partial(
+        torch.nn.functional.pad(partial.total, pad), torch.nn.functional.pad(weight, pad)
+    )

@@ -1,0 +1,187 @@
+"""Partial sums, the @metric record, and the frozen registry of all metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from attnlib.attention.encode import Batch
+from attnlib.attention.maps import Attention
+from attnlib.errors import UnknownName, did_you_mean
+from attnlib.metrics.relations import Relation
+
+Scope = Literal["layer", "model"]
+Bound = float | str
+
+
+@dataclass(frozen=True, eq=False)
+class Partial:
+    """Per example, a sum and what it is a sum over; where the weight is 0 nothing is defined.
+
+    A kernel never averages over examples: macro and micro means, merging of shards, bootstrap
+    and tests all follow from these two arrays.
+
+    total   (batch, *axes)
+    weight  (batch,), or any shape that broadcasts against total from the left
+    """
+
+    total: Tensor
+    weight: Tensor
+
+    @property
+    def value(self) -> Tensor:
+        """total / weight; NaN where the weight is 0."""
+        weight = self.spread_weight()
+        return torch.where(weight > 0, self.total / weight, torch.nan)
+
+    def spread_weight(self) -> Tensor:
+        """The weight in the shape of the total."""
+        missing = self.total.dim() - self.weight.dim()
+        return self.weight[(...,) + (None,) * missing].expand_as(self.total)
+
+
+def merge(partials: list[Partial]) -> Partial:
+    """The partial of the examples of all, one after the other."""
+    return Partial(
+        torch.cat([partial.total for partial in partials]),
+        torch.cat([partial.weight for partial in partials]),
+    )
+
+
+Kernel = Callable[..., Partial]
+
+Weigher = Callable[[Batch, Tensor, str], tuple[Tensor | None, Tensor]]
+"""(batch, held, variant) -> what each query's attention to its relation counts, and how many
+queries were asked. `held` is (batch, query, key), or (batch, key) for a relation of the key alone;
+the first answer has its shape without the key, or is None where everything counts 1.
+"""
+
+
+@dataclass(frozen=True)
+class LinearKernel:
+    """A kernel that is a weighted sum of the attention that falls on its metric's relation.
+
+    The stream takes all such metrics of a batch in one matrix product; `nonlinear` names the
+    variants that are no such sum.
+    """
+
+    reduce: Kernel
+    weigh: Weigher
+    nonlinear: tuple[str, ...] = ()
+
+    def __call__(self, attention: Attention, **options: str) -> Partial:
+        return self.reduce(attention, **options)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What the stream, the commands, the figures, the book and the law tests know of a metric.
+
+    axes    of one example's value: ("head",), ("head", "key") or ("head", "other head")
+    scope   "layer": the kernel sees one layer at a time; "model": all heads of all layers
+    bounds  numbers, or expressions in n_key such as "log n_key"
+    """
+
+    key: str
+    what: str
+    source: str
+    unit: str
+    bounds: tuple[Bound, Bound]
+    kernel: Kernel
+    better: Literal["higher", "lower"] | None = None
+    axes: tuple[str, ...] = ("head",)
+    scope: Scope = "layer"
+    variants: tuple[str, ...] = ("paper",)
+    variant: str = "paper"
+    relation: Relation | None = None
+
+    @property
+    def linear(self) -> bool:
+        """Whether this variant is a weighted sum of attention, which the matrix product serves."""
+        return isinstance(self.kernel, LinearKernel) and self.variant not in self.kernel.nonlinear
+
+    def __call__(self, attention: Attention) -> Partial:
+        """Reduce maps; half precision is reduced in single."""
+        attention = attention.reduced()
+        if len(self.variants) == 1:
+            return self.kernel(attention)
+        return self.kernel(attention, variant=self.variant)
+
+
+class UnknownMetric(UnknownName, KeyError):
+    """Also a KeyError, so that a registry answers `in` and `get` as any mapping does."""
+
+    __str__ = Exception.__str__
+
+
+class Registry(Mapping[str, Metric]):
+    """Metrics by key. Frozen once attnlib is imported; a key can be declared only once."""
+
+    def __init__(self) -> None:
+        self._metrics: dict[str, Metric] = {}
+        self._frozen = False
+
+    def declare(self, metric: Metric) -> None:
+        if self._frozen:
+            raise TypeError(
+                f"the registry is frozen; pass your own Metric '{metric.key}' to measure() instead"
+            )
+        if metric.key in self._metrics:
+            raise ValueError(f"metric '{metric.key}' is declared twice")
+        self._metrics[metric.key] = metric
+
+    def freeze(self) -> None:
+        self._frozen = True
+
+    def __getitem__(self, key: str) -> Metric:
+        """A metric, or one of its variants written `entropy@authors`."""
+        name, at, variant = key.partition("@")
+        if name not in self._metrics:
+            raise UnknownMetric(
+                f"metric '{name}'. {did_you_mean(name, self._metrics)}"
+                "`attnlib metrics` lists all of them."
+            )
+        metric = self._metrics[name]
+        if not at:
+            return metric
+        if variant not in metric.variants:
+            raise UnknownMetric(
+                f"metric '{name}' has no variant '{variant}'; it has {', '.join(metric.variants)}."
+            )
+        return replace(metric, key=key, variant=variant) if variant != "paper" else metric
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._metrics)
+
+    def __len__(self) -> int:
+        return len(self._metrics)
+
+
+METRICS = Registry()
+
+
+def metric(
+    *,
+    key: str,
+    source: str,
+    unit: str,
+    bounds: tuple[Bound, Bound],
+    better: Literal["higher", "lower"] | None = None,
+    axes: tuple[str, ...] = ("head",),
+    scope: Scope = "layer",
+    variants: tuple[str, ...] = ("paper",),
+) -> Callable[[Kernel], Kernel]:
+    """Declare a kernel as a metric; the first line of its docstring says what it measures."""
+
+    def declare(kernel: Kernel) -> Kernel:
+        what = (kernel.__doc__ or "").strip().splitlines()[0]
+        METRICS.declare(
+            Metric(key, what, source, unit, bounds, kernel, better, axes, scope, variants)
+        )
+        return kernel
+
+    return declare

@@ -1,0 +1,110 @@
+"""Attention that kinds of words receive from all tokens: nouns, verbs, negation and others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from attnlib.attention.encode import Batch
+from attnlib.attention.maps import Attention
+from attnlib.errors import check_choice
+from attnlib.metrics.links import per_batch, words_of
+from attnlib.metrics.registry import Metric, Partial
+
+VARIANTS = ("paper", "authors")
+NEGATIONS = frozenset(
+    (
+        *("not", "n't", "no", "never", "none", "nor", "neither"),
+        *("nothing", "nobody", "nowhere", "cannot"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A kind of word: by its tag, by its relation to its head, or by the word itself."""
+
+    name: str
+    tags: frozenset[str] = frozenset()
+    relations: frozenset[str] = frozenset()
+    words: frozenset[str] = frozenset()
+
+    def holds(self, tag: str, relation: str, word: str) -> bool:
+        return tag in self.tags or relation in self.relations or word.lower() in self.words
+
+
+FEATURES = (
+    Feature("noun", tags=frozenset(("NOUN", "PROPN"))),
+    Feature("verb", tags=frozenset(("VERB",))),
+    Feature("pronoun", tags=frozenset(("PRON",))),
+    Feature("subject", relations=frozenset(("nsubj", "nsubjpass", "csubj"))),
+    Feature("object", relations=frozenset(("dobj", "obj"))),
+    Feature("negation", relations=frozenset(("neg",)), words=NEGATIONS),
+)
+"""The kinds of words of Kovaleva 2019, sec. 4.4; [CLS] and [SEP] are asked beside them."""
+
+SPECIAL = {"cls": lambda batch: batch.cls, "sep": lambda batch: batch.sep}
+Marked = Callable[[Batch], Bool[Tensor, "batch key"]]
+
+
+def stripe(
+    received: Float[Tensor, "batch head key"],
+    marked: Bool[Tensor, "batch key"],
+    variant: str = "paper",
+) -> Partial:
+    r"""The largest attention that a marked token receives, per example and head.
+
+    .. math:: s = \max_{k \in M} \frac{1}{L} \sum_q a_{qk}
+
+    received  (batch, head, key)   mean attention each key receives from the real queries
+    marked    (batch, key)         the tokens of the kind
+
+    An input without such a token has weight 0 ("paper") or counts as 0 ("authors": their code adds
+    a 0 to the mean).
+    """
+    check_choice("variant", variant, VARIANTS)
+    has = marked.any(-1)
+    found = received.masked_fill(~marked[:, None], 0.0).amax(-1)
+    weight = has if variant == "paper" else torch.ones_like(has)
+    return Partial(found, weight.to(found.dtype))
+
+
+def stripe_metrics(examples: Sequence[Any], variant: str = "paper") -> list[Metric]:
+    """A metric for every kind of word of some parsed inputs, and for [CLS] and [SEP]."""
+    return [_metric(name, marked, variant) for name, marked in markers(examples).items()]
+
+
+def markers(examples: Sequence[Any], features: Sequence[Feature] = FEATURES) -> dict[str, Marked]:
+    """For every kind of word, and for [CLS] and [SEP], where its pieces stand in a batch."""
+    return {one.name: _marker(one, examples) for one in features} | SPECIAL
+
+
+def _metric(name: str, marked: Marked, variant: str) -> Metric:
+    def kernel(attention: Attention) -> Partial:
+        return stripe(attention.received, marked(attention.batch), variant)
+
+    what = f"Largest mean attention that a token of the kind '{name}' receives."
+    return Metric(f"stripe_{name}", what, "kovaleva2019:sec4.4", "weight", (0, 1), kernel)
+
+
+def _marker(feature: Feature, examples: Sequence[Any]) -> Marked:
+    @cache
+    def words(index: int) -> list[bool]:
+        one = examples[index]
+        told = zip(one.tags, one.relations, words_of(one), strict=True)
+        return [feature.holds(*word) for word in told]
+
+    def marked(batch: Batch) -> Tensor:
+        rows = []
+        for index, row in zip(batch.index, batch.word.tolist(), strict=True):
+            holds = words(index)
+            rows.append([word >= 0 and holds[word] for word in row])
+        return torch.tensor(rows, dtype=torch.bool, device=batch.device)
+
+    return per_batch(marked)

@@ -1,0 +1,114 @@
+"""What figures say of metrics and heads: names, units, the rows and panels they need."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from attnlib.errors import BadValue, UnknownName, did_you_mean
+from attnlib.measuring.stream import METRICS
+from attnlib.metrics.registry import Metric
+from attnlib.plots import style
+
+COLUMNS = ("metric", "layer", "head", "mean", "low", "high", "n")
+
+
+def label(metric: str) -> str:
+    """A metric in words, from its record: `mass_to_sep` is `attention to [SEP]`."""
+    record = _record(metric)
+    if record is None:
+        return metric.replace("_", " ")
+    variant = "" if record.variant == "paper" else f" ({record.variant})"
+    if record.key.startswith("bias_"):
+        role = record.key.partition("@")[0].removeprefix("bias_").replace("_", " ")
+        return f"bias towards {role}{variant}"
+    if record.relation is not None:
+        place = record.relation.short or f"to {record.relation.what.split(',')[0]}"
+        noun = "share" if record.key.startswith("distance_") else "attention"
+        return f"{noun} {place}{variant}"
+    return record.key.partition("@")[0].replace("_", " ").replace("cls", "[CLS]") + variant
+
+
+def is_share(metric: str) -> bool:
+    """Whether a metric is a share of attention, so that its axis runs from 0 to 1."""
+    record = _record(metric)
+    return record is not None and record.bounds == (0.0, 1.0)
+
+
+def _record(metric: str) -> Metric | None:
+    """The declaration behind a key; a metric of the reader's own has none and keeps its name."""
+    return METRICS[metric] if metric.partition("@")[0] in set(METRICS) else None
+
+
+def unit(metric: str) -> str:
+    record = _record(metric)
+    return record.unit if record else ""
+
+
+def as_list(metric: str | Sequence[str]) -> list[str]:
+    return [metric] if isinstance(metric, str) else list(metric)
+
+
+def metric_rows(table: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame:
+    """The rows of the asked metrics, in the asked order; says what is missing otherwise."""
+    missing = [name for name in COLUMNS if name not in table.columns]
+    if missing:
+        have = ", ".join(map(str, table.columns))
+        raise BadValue(f"the table has no column {missing[0]}; it has {have}. Use result.table().")
+    known = list(dict.fromkeys(table["metric"]))
+    for key in metrics:
+        if key not in known:
+            hint = did_you_mean(key, known)
+            raise UnknownName(f"metric '{key}'. {hint}In this table: {', '.join(known)}.")
+    if not metrics:
+        raise BadValue(f"no metric was named. In this table: {', '.join(known)}.")
+    return pd.concat([table[table["metric"] == key] for key in metrics], ignore_index=True)
+
+
+def top_heads(rows: pd.DataFrame, metric: str, n: int) -> pd.DataFrame:
+    """The n strongest heads of one metric; heads without a value are never among them."""
+    kept = rows[(rows["metric"] == metric) & rows["mean"].notna()]
+    return kept.nlargest(n, "mean").reset_index(drop=True)
+
+
+def head_name(row: pd.Series) -> str:
+    return f"{int(row['layer'])}-{int(row['head'])}"
+
+
+def heads_in_words(rows: pd.DataFrame) -> str:
+    return (
+        ", ".join(f"{head_name(row)} ({row['mean']:.2f})" for _, row in rows.iterrows()) or "none"
+    )
+
+
+def upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def upper_bound(rows: pd.DataFrame, metric: str) -> float:
+    """The end of an axis that starts at 0 and holds every head of this metric."""
+    highest = rows.loc[rows["metric"] == metric, "mean"].max()
+    return 1.0 if not np.isfinite(highest) or highest <= 0 else float(highest) * 1.06
+
+
+def metric_panels(n: int, *, columns: int, aspect: float) -> tuple[Figure, list[Axes]]:
+    """A figure with n panels in rows of `columns`, and nothing where there is no panel."""
+    columns = min(columns, n)
+    lines = math.ceil(n / columns)
+    width = style.WIDTHS["narrow" if columns == 1 else "wide"]
+    size = (width, lines * width / columns * aspect)
+    figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(wspace=0.06, hspace=0.06))
+    axes = list(np.atleast_1d(figure.subplots(lines, columns)).ravel())
+    for spare in axes[n:]:
+        spare.remove()
+    return figure, axes[:n]
