@@ -82,15 +82,30 @@ FILES = {
 }
 CELLS = (
     'model: str = "loaded"  # which die\nthrows: int = 10  # how many\nseed: int = 0  # of luck',
-    "import random\n\nchance = random.Random(seed)\n"
-    "seen = [chance.randint(1, 6) for _ in range(throws)]",
-    # A chapter that needs no model would say `chapter.run(...)` and `chapter.ledger()` here.
-    "from bookkit.claims import LEDGER, Finding, judge, ledger_row, load_paper\n\n"
-    'paper = load_paper("toy1900")\n'
-    'found = {"mean": Finding(sum(seen) / throws, 3.2, 3.8), "sixes": Finding(seen.count(6))}\n'
-    "judged = [judge(one, found, model=model, models=paper.models) for one in paper.claims]\n"
-    "rows = [ledger_row(one, model=model) for one in judged]\n"
-    'display({"text/plain": f"{len(rows)} claims"}, raw=True, metadata={LEDGER: rows})',
+    """
+    import random
+
+    import pandas as pd
+    from bookkit.chapter import Chapter
+    from bookkit.claims import Finding
+    from bookkit.editions import book_store
+    from bookkit.store import Found, experiment
+
+    chapter = Chapter("toy1900", model=model, store=book_store(), offers={"seed": seed})
+    """,
+    """
+    @experiment(version=1)
+    def thrown(*, throws, seed):
+        chance = random.Random(seed)
+        seen = [chance.randint(1, 6) for _ in range(throws)]
+        found = {"mean": Finding(sum(seen) / throws, 3.2, 3.8), "sixes": Finding(seen.count(6))}
+        return Found(pd.DataFrame({"seen": seen}), found)
+
+
+    chapter.run(thrown, throws=throws).table["seen"].value_counts()
+    """,
+    "chapter.ledger()",
+    "chapter.compute_card()",
     'import sys\n\n[name for name in ("torch", "attnlib") if name in sys.modules]',
 )
 
@@ -110,7 +125,7 @@ def write_book(folder: Path) -> Path:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(dedent(text).strip() + "\n", encoding="utf-8")
-    first, *rest = (nbformat.v4.new_code_cell(source) for source in CELLS)
+    first, *rest = (nbformat.v4.new_code_cell(dedent(source).strip()) for source in CELLS)
     first.metadata["tags"] = ["parameters"]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     title = nbformat.v4.new_markdown_cell("# Throws")
@@ -130,7 +145,7 @@ def told_by(script: str, folder: Path) -> Any:
     done = subprocess.run(
         [sys.executable, "-c", script + end],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "ATTNLIB_CACHE": str(folder / "cache")},
         capture_output=True,
         text=True,
         check=False,
@@ -141,7 +156,7 @@ def told_by(script: str, folder: Path) -> Any:
 
 RUN = """
 from bookkit.editions import chapter_parameters, load_edition, notebook_path
-from bookkit.ledger import ledger
+from bookkit.ledger import ledger, results_behind
 from bookkit.notebooks import run_notebook
 from bookkit.pages.ledgerpage import ledger_table, verdict_bars
 from bookkit.project import hook, project_root
@@ -157,6 +172,7 @@ told = {
     "verdicts": [row["verdict"] for row in rows],
     "rows": table.count("<tr data-paper"),
     "bars": bars.count("<a class"),
+    "results": results_behind(out),
     "numbers": hook("numbers")(),
     "page": hook("pages")(root, edition, {"dice": out}),
     "rehearse": hook("rehearse"),
@@ -175,6 +191,8 @@ def test_a_book_is_run_and_judged_without_attention(tmp_path: Path) -> None:
     book = nbformat.read(folder / "_build" / "tiny" / "notebooks" / "dice.ipynb", as_version=4)
     assert book.metadata.attnlib.parameters == {"throws": 600, "seed": 3, "model": "fair-die"}
     assert book.cells[-1].outputs[0].data["text/plain"] == "[]"  # the kernel knows neither, too
+    (kept,) = (folder / "cache" / "store").glob("toy1900/thrown/v1-*.parquet")
+    assert told["results"] == [f"toy1900/thrown/{kept.stem}"]
 
 
 BUILD = """
