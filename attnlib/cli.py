@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import entry_points
 
 import typer
 
-from attnlib.commands import heads, shelves
+from attnlib.commands import heads, listing
+from attnlib.commands.shared import added
 
 app = typer.Typer(
     name="attnlib",
@@ -17,7 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for part in (shelves.app, heads.app, *(e.load() for e in entry_points(group="attnlib.commands"))):
+for part in (listing.app, heads.app, *added("attnlib.commands")):
     app.registered_commands += part.registered_commands
 
 INTERRUPTED = 130

@@ -28,7 +28,7 @@ from bookkit.pages import pages, site
 from bookkit.pages.editing import as_variant, naming, naming_in, title_of, with_prose_of
 from bookkit.pages.site import build_site
 from bookkit.pages.vendor import vendor
-from bookkit.teach.teaching import hand_out, teachable
+from bookkit.teach.handouts import hand_out, teachable
 
 Say = Callable[[str], None]
 PUBLISHED = "standard"

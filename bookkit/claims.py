@@ -18,6 +18,7 @@ Kind = Literal["value", "order", "exists", "share"]
 Verdict = Literal["reproduced", "partly", "not reproduced", "not comparable", "absent"]
 Bound = Literal["at_least", "at_most"]
 LEDGER, RUNS = "attnlib.ledger", "attnlib.runs"
+FIGURES, CLAIMS = "attnlib.figures", "attnlib.claims"
 """Under these names an output of an executed notebook carries rows for programs, as metadata."""
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import platformdirs
 import yaml
 
-from bookkit.errors import BadValue, UnknownName, did_you_mean, unknown
+from bookkit.errors import BadValue, BookError, UnknownName, did_you_mean, unknown
 from bookkit.notebooks import fits, notebook_parameters, validate
 from bookkit.project import project_root
 from bookkit.store import Store
@@ -81,6 +81,15 @@ def book_store() -> Store:
 def edition_names() -> list[str]:
     """The editions of this checkout."""
     return sorted(path.stem for path in (project_root() / "editions").glob("*.yaml"))
+
+
+def asset_lists() -> dict[str, list[str]]:
+    """What each edition needs, for `attnlib fetch EDITION`; nothing away from a checkout."""
+    try:
+        names = edition_names()
+    except BookError:
+        return {}
+    return {name: list(load_edition(name).assets) for name in names}
 
 
 def load_edition(edition: str | Path | Edition) -> Edition:

@@ -14,10 +14,9 @@ from pathlib import Path
 import yaml
 
 from attnlib.data import reader
+from attnlib.data.asset_list import Asset, known
 from attnlib.data.corpora import load_corpus
-from attnlib.data.reader.page import page
-from attnlib.data.reader.stats import statistics
-from attnlib.data.shelf import Asset, known
+from attnlib.data.reader.summary import statistics
 from attnlib.measuring.stream import METRICS
 from attnlib.metrics.registry import Metric
 from bookkit.claims import paper_keys
@@ -26,6 +25,7 @@ from bookkit.pages.ledgerpage import raw
 from bookkit.pagetables import paper_name
 from experiments.atlas.atlases import atlas_page
 from experiments.shared import coref
+from experiments.shared.reader_page import page
 
 KINDS = {"model": "Models", "dataset": "Datasets", "vectors": "Word vectors", "parser": "Parsers"}
 """Kinds of assets, in the order of the page, with their headings."""

@@ -17,7 +17,7 @@ from bookkit.editions import Edition
 from bookkit.ledger import carried, ledger_of, totals
 from bookkit.pages.ledgerpage import ledger_table, raw, verdict_bars
 from bookkit.project import hook
-from bookkit.teach.teachpages import exercise_counts, exercise_tables, handout_links
+from bookkit.teach.handouts import exercise_counts, exercise_tables, handout_links
 
 _JUDGED = ("reproduced", "partly", "not_reproduced")
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import tomllib
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 import yaml
 
 from bookkit import building, editions
-from bookkit.errors import BadValue, UnknownName
+from bookkit.errors import BadValue, BookError, UnknownName
 
 ROOT = Path(__file__).parents[2]
 FIRST_LOOK = ROOT / "notebooks" / "first_look.ipynb"
@@ -123,3 +125,20 @@ def test_a_damaged_notebook_is_not_reused(tmp_path: Path) -> None:
     assert not building.is_whole(kept)
     kept.write_text(FIRST_LOOK.read_text())
     assert building.is_whole(kept)
+
+
+def test_the_command_fetch_is_told_the_assets_of_every_edition() -> None:
+    """The library knows of no edition: the book adds their names by an entry point."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    ((name, value),) = project["entry-points"]["attnlib.fetch_lists"].items()
+    lists = EntryPoint(name, value, "attnlib.fetch_lists").load()()
+    assert lists == {name: list(editions.load_edition(name).assets) for name in lists}
+    assert list(lists) == ["paper", "pocket", "standard"]
+
+
+def test_away_from_a_checkout_no_edition_can_be_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere() -> Path:
+        raise BookError("not inside the book")
+
+    monkeypatch.setattr(editions, "project_root", nowhere)
+    assert editions.asset_lists() == {}

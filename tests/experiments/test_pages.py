@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from attnlib.data.shelf import known
+from attnlib.data.asset_list import known
 from attnlib.measuring.stream import METRICS
 from bookkit.editions import load_edition
 from experiments import pages
