@@ -202,8 +202,6 @@ told = str(build_book("tiny", say=lambda line: None))
 """
 
 
-# Left to do: building -> pages -> teach -> attnlib.errors; handouts of chapters that are not here.
-@pytest.mark.xfail(strict=True, reason="the kit's teaching rooms still know attnlib")
 def test_a_book_is_built_without_attention(tmp_path: Path) -> None:
     told, known = told_by(BUILD, write_book(tmp_path))
     assert known == []
