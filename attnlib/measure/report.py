@@ -108,7 +108,7 @@ def _grid(values: np.ndarray) -> Table:
         table.add_column(f"{head + 1:>5} ", justify="right")
     shades = _shades(values)
     for layer, row in enumerate(values):
-        cells = [_cell(value, shade) for value, shade in zip(row, shades[layer], strict=True)]
+        cells = [_cell(value, int(shade)) for value, shade in zip(row, shades[layer], strict=True)]
         table.add_row(f"{layer + 1} ", *cells)
     return table
 
