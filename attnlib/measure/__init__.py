@@ -1,0 +1,23 @@
+"""Measuring: one pass over a corpus, and everything that follows from its rows.
+
+The room can be called: `attnlib.measure(model, corpus, metrics)` is `attnlib.measure.stream.measure`,
+since a package and a function cannot both have the name that a reader would look for.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+
+class _Room(ModuleType):
+    """A package that is also its most important function."""
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        from attnlib.measure.stream import measure
+
+        return measure(*args, **options)
+
+
+sys.modules[__name__].__class__ = _Room
