@@ -1,7 +1,7 @@
 """Measuring: one pass over a corpus, and everything that follows from its rows.
 
-The room can be called: `attnlib.measure(model, corpus, metrics)` is `attnlib.measure.stream.measure`,
-since a package and a function cannot both have the name that a reader would look for.
+The room can be called: `attnlib.measure(model, corpus, metrics)` is `measure` of its module
+`stream`, since a package and a function cannot both have the name that a reader looks for.
 """
 
 from __future__ import annotations
