@@ -207,20 +207,6 @@ def layer_head(place: Any) -> str:
     return f"{place.layer}-{place.head}"
 
 
-def assigned_grids(table: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Role -> (layer, head): whether a head has it. From a table of one task."""
-    return {str(role): _grid(rows, "assigned") for role, rows in table.groupby("role", sort=False)}
-
-
-def bias_grids(table: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Role -> (layer, head): its mean score. From a table of one task."""
-    return {str(role): _grid(rows, "bias") for role, rows in table.groupby("role", sort=False)}
-
-
-def _grid(rows: pd.DataFrame, column: str) -> np.ndarray:
-    return rows.pivot(index="layer", columns="head", values=column).to_numpy()
-
-
 def _skew(values: np.ndarray) -> np.ndarray:
     """Skewness of each head's scores, m3 / m2 ** 1.5; NaN for fewer than 3, or all the same."""
     given = values.astype(np.float64)

@@ -213,16 +213,6 @@ def sieve_bias(attention: Attention, *, relation: Relation, variant: str = "pape
     return Partial((mass_by_query(attention, held) * counts.unsqueeze(1)).sum(-1), asked)
 
 
-def token_bias(attention: Attention, relation: Relation) -> Float[Tensor, "batch head query"]:
-    """The score of every query; NaN where its sieve is empty, and on padding."""
-    attention = attention.reduced()
-    held = relation.mask(attention.batch)
-    dtype = attention.weights.dtype
-    counts, _ = even_share(attention.batch, held, "paper", relation=relation, dtype=dtype)
-    scores = mass_by_query(attention, held) * counts.unsqueeze(1)
-    return torch.where(held.any(-1).unsqueeze(1), scores, torch.nan)
-
-
 def even_share(
     batch: Batch,
     held: Tensor,
