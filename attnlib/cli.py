@@ -7,7 +7,7 @@ from importlib.metadata import entry_points
 
 import typer
 
-from attnlib.commands import heads, shelves
+from attnlib.commands import heads, measure, shelves
 from attnlib.errors import AttnlibError
 
 app = typer.Typer(
@@ -18,7 +18,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for part in (shelves.app, heads.app, *(e.load() for e in entry_points(group="attnlib.commands"))):
+extensions = [one.load() for one in entry_points(group="attnlib.commands")]
+for part in (shelves.app, measure.app, heads.app, *extensions):
     app.registered_commands += part.registered_commands
 
 INTERRUPTED = 130

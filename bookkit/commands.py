@@ -95,7 +95,8 @@ def ledger(
     json: Json = False,
 ) -> None:
     """Show every claim of the papers with what an edition found, and the verdict."""
-    from attnlib.measure.report import dump
+    from json import dumps
+
     from bookkit import ledger as book
     from bookkit.editions import load_edition, project_root
     from bookkit.papers import load_paper
@@ -104,7 +105,7 @@ def ledger(
     if paper is not None:
         rows = [row for row in rows if row["paper"] == load_paper(paper).key]
     if json:
-        print(dump(rows))
+        print(dumps(rows, allow_nan=False, ensure_ascii=False))
         return
     book.show(rows, console)
 

@@ -108,14 +108,18 @@ def single_heads(encoder: Encoder) -> list[Head]:
     return [(layer, head) for layer in range(encoder.n_layers) for head in range(encoder.n_heads)]
 
 
-def check_heads(encoder: Encoder, interventions: Iterable[Intervention]) -> None:
+def check_heads(encoder: Encoder, heads: Iterable[Head]) -> None:
     """Refuse heads that the model does not have."""
-    for layer, head in sorted(frozenset().union(*(one.heads for one in interventions))):
+    for layer, head in sorted(heads):
         if layer >= encoder.n_layers or head >= encoder.n_heads:
             raise BadValue(
                 f"head {layer + 1}-{head + 1} is not in '{encoder.name}'; expected layers 1 to "
                 f"{encoder.n_layers} and heads 1 to {encoder.n_heads}. Choose heads of this model."
             )
+
+
+def _heads_of(interventions: Iterable[Intervention]) -> set[Head]:
+    return {head for one in interventions for head in one.heads}
 
 
 def changed(weights: Maps, batch: Batch, intervention: Intervention, layer: int) -> Maps:
@@ -196,7 +200,7 @@ def run_changed(
     encoder: Encoder, batch: Batch, interventions: Variant, *, segment_ids: str = "pair"
 ) -> States:
     """The last hidden states under the interventions, by one whole pass without gradients."""
-    check_heads(encoder, interventions)
+    check_heads(encoder, _heads_of(interventions))
     return _answer(encoder, batch, tap_of(interventions, batch), segment_ids)
 
 
@@ -212,7 +216,7 @@ def replays(
     between two answers the model is as it was.
     """
     given = list(variants)
-    check_heads(encoder, [one for variant in given for one in variant])
+    check_heads(encoder, _heads_of(one for variant in given for one in variant))
     return _replays(encoder, batch, given, segment_ids)
 
 

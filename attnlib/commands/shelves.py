@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from attnlib.commands.shared import Json, console
+from attnlib.commands.shared import Json, console, print_json
 
 app = typer.Typer()
 
@@ -19,11 +19,10 @@ def assets(
 ) -> None:
     """List models and data: what is present, its size and licence, where it comes from."""
     from attnlib.data import assets as shelf
-    from attnlib.measure.report import dump
 
     rows = shelf.status(verify=verify)
     if json:
-        print(dump(rows))
+        print_json(rows)
         return
     table = Table("name", "kind", "here", "size", "licence", "source", box=None)
     for row in rows:
@@ -47,12 +46,11 @@ def fetch(
 @app.command()
 def metrics(json: Json = False) -> None:
     """List every metric: what it measures, its unit and bounds, the paper it comes from."""
-    from attnlib.measure.report import dump
     from attnlib.measure.stream import METRICS
 
     if json:
         keys = ("key", "what", "source", "unit", "bounds", "axes", "scope", "variants")
-        print(dump([{key: getattr(m, key) for key in keys} for m in METRICS.values()]))
+        print_json([{key: getattr(m, key) for key in keys} for m in METRICS.values()])
         return
     table = Table("metric", "what it measures", "unit", "bounds", "source", box=None)
     for m in METRICS.values():
@@ -64,7 +62,6 @@ def metrics(json: Json = False) -> None:
 @app.command()
 def relations(json: Json = False) -> None:
     """List every relation between a query and a key, and the sieves of roles."""
-    from attnlib.measure.report import dump
     from attnlib.metrics.relations import RELATIONS
     from attnlib.metrics.sieves import SIEVES
 
@@ -75,7 +72,7 @@ def relations(json: Json = False) -> None:
         for role, s in SIEVES.items()
     ]
     if json:
-        print(dump(rows))
+        print_json(rows)
         return
     table = Table("relation", "holds for", "asked of", "metric", box=None)
     for row in rows:
@@ -87,11 +84,10 @@ def relations(json: Json = False) -> None:
 def corpora(json: Json = False) -> None:
     """List every corpus: its kind, what it is, the asset it is read from."""
     from attnlib.data.corpora import known_corpora
-    from attnlib.measure.report import dump
 
     rows = list(known_corpora().values())
     if json:
-        print(dump([{k: getattr(r, k) for k in ("name", "kind", "asset", "what")} for r in rows]))
+        print_json([{k: getattr(r, k) for k in ("name", "kind", "asset", "what")} for r in rows])
         return
     table = Table("corpus", "kind", "what it is", box=None)
     for row in rows:
@@ -111,7 +107,6 @@ def reader(
     from attnlib.data.parse import tagger
     from attnlib.data.reader import terminal
     from attnlib.data.reader.stats import n_words, statistics
-    from attnlib.measure.report import dump
 
     passages = shelf.passages()
     if show is not None:
@@ -126,7 +121,7 @@ def reader(
     elif stats:
         counts = statistics(passages)
         if json:
-            print(dump(counts))
+            print_json(counts)
             return
         for key, value in counts.items():
             console.print(f"{key.replace('_', ' '):26} {terminal.listed(value)}")
@@ -136,7 +131,7 @@ def reader(
             for one in passages
         ]
         if json:
-            print(dump(rows))
+            print_json(rows)
             return
         table = Table("passage", "title", "register", "words", box=None)
         for row in rows:

@@ -16,6 +16,7 @@ from attnlib.data.corpora import Corpus
 from attnlib.data.overlays import with_trees
 from attnlib.errors import BadValue, check_choice
 from attnlib.measure.bootstrap import estimate
+from attnlib.measure.head_tables import head_names, records
 from attnlib.measure.significance import (
     ALPHA,
     TESTS,
@@ -91,11 +92,7 @@ def role_scores(
         on_long=on_long,
         progress=progress,
     ).not_empty()
-    values = {}
-    for role, metric in metrics.items():
-        total, weight = found.rows(metric.key)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            values[role] = np.where(weight > 0, total / weight, np.nan).astype(np.float32)
+    values = {role: found.values(one.key).astype(np.float32) for role, one in metrics.items()}
     limits = {"max_length": max_length, "on_long": on_long}
     ceilings, n_tokens = _ceilings(encoder, parsed, chosen, batch_size, limits)
     return RoleScores(
@@ -192,19 +189,8 @@ def check_test(threshold: float, test: str, control: str, on_long: str = "trunca
 
 def role_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     """The table of `role_tests` as programs read it; what is undefined is None."""
-    names = (layer_head(row) for row in table[["layer", "head"]].itertuples(index=False))
-    rows = table.assign(head=list(names))
     wanted = ["head", "role", "bias", "low", "high", "p", "q", "holm", "effect", "needed", "n"]
-    plain = rows[[*wanted, "assigned"]].astype(object)
-    plain = plain.where(
-        np.isfinite(rows[wanted[2:-1]]).reindex(columns=plain.columns, fill_value=True), None
-    )
-    return plain.to_dict("records")
-
-
-def layer_head(place: Any) -> str:
-    """A head as people write it: 5-4 is the fourth head of the fifth layer."""
-    return f"{place.layer}-{place.head}"
+    return records(table.assign(head=head_names(table))[[*wanted, "assigned"]])
 
 
 def _skew(values: np.ndarray) -> np.ndarray:

@@ -69,6 +69,11 @@ class Measurement:
         """Sums and weights per example: (example, layer, head, ...)."""
         return self.spool.read(metric)
 
+    def values(self, metric: str) -> np.ndarray:
+        """The value of every example: (example, layer, head, ...); NaN where it is undefined."""
+        total, weight = self.rows(metric)
+        return np.divide(total, weight, out=np.full(total.shape, np.nan), where=weight > 0)
+
     def estimate(self, metric: str, *, micro: bool = False) -> Estimate:
         """Mean and 95 % interval, each (layer, head, ...)."""
         if (metric, micro) not in self._estimates:
@@ -83,14 +88,14 @@ class Measurement:
 
     def table(self, *, micro: bool = False) -> pd.DataFrame:
         """One row per metric and head; layers and heads are counted from 1."""
-        return pd.concat(
-            [self._rows_of(metric, micro) for metric in self.metrics.values()], ignore_index=True
-        )
+        parts = [self.table_of(key, micro=micro) for key in self.metrics]
+        return pd.concat(parts, ignore_index=True)
 
-    def _rows_of(self, metric: Metric, micro: bool) -> pd.DataFrame:
-        found = self.estimate(metric.key, micro=micro)
+    def table_of(self, key: str, *, micro: bool = False) -> pd.DataFrame:
+        """The rows of one metric."""
+        metric, found = self.metrics[key], self.estimate(key, micro=micro)
         index = np.indices(found.mean.shape).reshape(found.mean.ndim, -1)
-        frame = pd.DataFrame({"metric": metric.key}, index=range(index.shape[1]))
+        frame = pd.DataFrame({"metric": key}, index=range(index.shape[1]))
         for name, values in zip(self._axis_names(metric), index, strict=True):
             frame[name] = values + 1
         if metric.scope == "model":

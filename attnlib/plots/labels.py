@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from attnlib.errors import BadValue, UnknownName, did_you_mean
+from attnlib.measure.head_tables import head_names
 from attnlib.measure.stream import METRICS
 from attnlib.metrics.registry import Metric
 from attnlib.plots import style
@@ -77,14 +78,9 @@ def top_heads(rows: pd.DataFrame, metric: str, n: int) -> pd.DataFrame:
     return kept.nlargest(n, "mean").reset_index(drop=True)
 
 
-def head_name(row: pd.Series) -> str:
-    return f"{int(row['layer'])}-{int(row['head'])}"
-
-
 def heads_in_words(rows: pd.DataFrame) -> str:
-    return (
-        ", ".join(f"{head_name(row)} ({row['mean']:.2f})" for _, row in rows.iterrows()) or "none"
-    )
+    named = zip(head_names(rows), rows["mean"], strict=True)
+    return ", ".join(f"{name} ({mean:.2f})" for name, mean in named) or "none"
 
 
 def upper(text: str) -> str:

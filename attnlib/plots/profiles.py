@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from attnlib.errors import BadValue
+from attnlib.measure.head_tables import layer_means
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
 from attnlib.plots.labels import (
@@ -104,14 +105,14 @@ def layer_lines(
 
 
 def _peak(rows: pd.DataFrame, metric: str) -> str:
-    means = rows[rows["metric"] == metric].groupby("layer")["mean"].mean()
+    means = layer_means(rows, metric=metric)
     return f"{means.idxmax()} ({means.max():.2f})" if means.notna().any() else "none"
 
 
 def _profile_panel(panel: Axes, rows: pd.DataFrame, metric: str, height: float) -> None:
     chosen = style.look(metric)
     layers = sorted(rows["layer"].unique())
-    means = rows.groupby("layer")["mean"].mean()
+    means = layer_means(rows)
     panel.scatter(
         rows["layer"], rows["mean"], s=9, color=chosen.colour, alpha=0.55, lw=0, clip_on=False
     )
@@ -140,7 +141,7 @@ def _draw_reference(
     """A level, or hollow marks: never solid, because solid is ours."""
     look = style.LOOKS["paper"]
     if isinstance(reference, pd.DataFrame):
-        means = reference[reference["metric"] == metric].groupby("layer")["mean"].mean()
+        means = layer_means(reference, metric=metric)
         panel.plot(means.index, means, "o", ms=5, mfc="none", mec=look.colour, label=name)
     elif reference is not None and metric in reference:
         panel.axhline(reference[metric], color=look.colour, lw=1, ls=(0, (4, 3)), label=name)

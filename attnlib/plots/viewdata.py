@@ -152,10 +152,7 @@ def read(
     pieces = _pieces(encoder, example, limit, on_long, place)
     corpus = Corpus("text", "segment", (example,), {}, "given", "")
     found = measure(encoder, corpus, metrics, max_length=limit, on_long=on_long)
-    values = {}
-    for metric in metrics:
-        total, weight = (part[0] for part in found.rows(metric.key))
-        values[metric.key] = np.where(weight > 0, total / np.where(weight > 0, weight, 1), np.nan)
+    values = {metric.key: found.values(metric.key)[0] for metric in metrics}
     levels, sheets = packed(_maps(encoder, pieces))
     tokens, unit, units = _names(encoder.tokenizer, pieces)
     return Reading(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import math
-import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,9 +12,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from attnlib.attention.interventions import check_heads, heads_named
 from attnlib.errors import BadValue
 from attnlib.metrics.registry import Metric
 from attnlib.models import Encoder, load_encoder
+from attnlib.outputs import check_out, write_whole
 from attnlib.plots.labels import is_share, label
 from attnlib.plots.style import LOOKS, meaning
 from attnlib.plots.viewdata import (
@@ -183,7 +184,8 @@ def view(
         for one in (model, beside)
         if one is not None
     ]
-    _check_head(wanted, encoders[0])
+    if wanted is not None:
+        check_heads(encoders[0], [(wanted[0] - 1, wanted[1] - 1)])
     found = []
     for place, example in enumerate(examples):
         found.append(
@@ -202,45 +204,8 @@ def parsed_head(head: str | None) -> tuple[int, int] | None:
     """Layer and head, counted from 1, of a name such as 3-3."""
     if head is None:
         return None
-    named = re.fullmatch(r"([1-9]\d*)-([1-9]\d*)", head.strip())
-    if named is None:
-        raise BadValue(f"head is '{head}'; expected layer-head counted from 1, such as 3-3.")
-    return int(named[1]), int(named[2])
-
-
-def _check_head(head: tuple[int, int] | None, encoder: Encoder) -> None:
-    if head is not None and not (head[0] <= encoder.n_layers and head[1] <= encoder.n_heads):
-        raise BadValue(
-            f"head {head[0]}-{head[1]} does not exist; {encoder.name} has heads 1-1 to "
-            f"{encoder.n_layers}-{encoder.n_heads}."
-        )
-
-
-def check_out(path: Path) -> None:
-    """Refuse a page we could not write before anything is computed."""
-    if path.suffix not in (".html", ".htm"):
-        raise BadValue(f"--out '{path}' ends in '{path.suffix}'; expected .html.")
-    if path.is_dir():
-        raise BadValue(f"--out '{path}' is a folder; expected the name of a page in it.")
-    if not path.absolute().parent.is_dir():
-        raise BadValue(f"--out '{path}': its folder does not exist. Create it first.")
-    if not os.access(path.absolute().parent, os.W_OK):
-        raise BadValue(f"--out '{path}': its folder cannot be written to. Choose another place.")
-
-
-def write_whole(path: Path, text: str) -> Path:
-    """Write a file, whole or not at all."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        fresh.write_text(text, encoding="utf-8")
-        os.replace(fresh, path)
-    except OSError as error:
-        raise BadValue(
-            f"--out '{path}' cannot be written ({error.strerror}). Choose another place."
-        ) from None
-    finally:
-        fresh.unlink(missing_ok=True)
-    return path
+    ((layer, place),) = heads_named([head.strip()])
+    return layer + 1, place + 1
 
 
 def shown_name(model: str) -> str:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnlib.plots.viewer import PAGE, SLEEPING, asset, check_out, script, shown_name, write_whole
+from attnlib.outputs import check_out, write_whole
+from attnlib.plots.viewer import PAGE, SLEEPING, asset, script, shown_name
 from experiments.atlas.atlas import Atlas
 from experiments.atlas.atlascolumns import page_data
 

@@ -15,13 +15,14 @@ from attnlib.attention.encode import Batch
 from attnlib.attention.maps import Attention
 from attnlib.data.corpora import Corpus
 from attnlib.data.overlays import with_trees
+from attnlib.measure.head_tables import head_name
 from attnlib.measure.stream import Progress
 from attnlib.metrics.links import copy_links, found_links, linked_pieces, per_batch
 from attnlib.metrics.registry import Metric, Partial
 from attnlib.models import Encoder
 from bookkit.papers import Finding
 from bookkit.results import Found
-from experiments.kovaleva2019.grids import head_name, head_rows, measured
+from experiments.kovaleva2019.grids import head_rows, measured
 from experiments.shared.taskplans import tuned_model
 
 Pairs = Bool[Tensor, "batch query key"]

@@ -269,8 +269,8 @@ def test_two_models_read_with_their_own_tokens(
         ({"metrics": ["mass_to_prevous"]}, r"Did you mean 'mass_to_previous'"),
         ({"metrics": ["js_divergence"]}, r"expected one number per head"),
         ({"metrics": ["column_mass"]}, r"has the axes head, key; expected one number per head"),
-        ({"head": "0-3"}, r"head is '0-3'; expected layer-head counted from 1"),
-        ({"head": "4-1"}, r"head 4-1 does not exist; .* has heads 1-1 to 3-4"),
+        ({"head": "0-3"}, r"'0-3' names no head; expected layer-head from 1"),
+        ({"head": "4-1"}, r"head 4-1 is not in .* layers 1 to 3 and heads 1 to 4"),
         ({"texts": ["a", "b"], "pair": "c"}, r"pair goes with a single text"),
     ],
 )
