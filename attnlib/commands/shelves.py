@@ -46,7 +46,7 @@ def fetch(
 @app.command()
 def metrics(json: Json = False) -> None:
     """List every metric: what it measures, its unit and bounds, the paper it comes from."""
-    from attnlib.measure.stream import METRICS
+    from attnlib.metrics.registry import METRICS
 
     if json:
         keys = ("key", "what", "source", "unit", "bounds", "axes", "scope", "variants")

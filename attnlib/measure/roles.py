@@ -26,7 +26,8 @@ from attnlib.measure.significance import (
     needed,
     one_sided,
 )
-from attnlib.measure.stream import METRICS, Progress, stream
+from attnlib.measure.stream import Progress, stream
+from attnlib.metrics.registry import METRICS
 from attnlib.metrics.relations import Relation
 from attnlib.metrics.sieves import SIEVES, asks_for_trees, bias_metric, even_share
 from attnlib.models import Encoder

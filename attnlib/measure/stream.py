@@ -21,13 +21,10 @@ from attnlib.data.corpora import Corpus, load_corpus
 from attnlib.errors import BadValue, CorpusError
 from attnlib.measure.bootstrap import Estimate, estimate, joined
 from attnlib.measure.shards import Spool
-from attnlib.metrics import distance, divergence, entropy, sieves  # noqa: F401  (declare metrics)
 from attnlib.metrics.mass import Selectors, mass_metric
 from attnlib.metrics.registry import METRICS, Metric, Partial, merge
 from attnlib.metrics.relations import Relation
 from attnlib.models import Encoder, load_encoder
-
-METRICS.freeze()
 
 Progress = Callable[[int, int], None]
 

@@ -92,7 +92,6 @@ class Metric:
     unit: str
     bounds: tuple[Bound, Bound]
     kernel: Kernel
-    better: Literal["higher", "lower"] | None = None
     axes: tuple[str, ...] = ("head",)
     scope: Scope = "layer"
     variants: tuple[str, ...] = ("paper",)
@@ -125,7 +124,7 @@ class Registry(Mapping[str, Metric]):
         self._metrics: dict[str, Metric] = {}
         self._frozen = False
 
-    def declare(self, metric: Metric) -> None:
+    def declare(self, metric: Metric) -> Metric:
         if self._frozen:
             raise TypeError(
                 f"the registry is frozen; pass your own Metric '{metric.key}' to measure() instead"
@@ -133,6 +132,7 @@ class Registry(Mapping[str, Metric]):
         if metric.key in self._metrics:
             raise ValueError(f"metric '{metric.key}' is declared twice")
         self._metrics[metric.key] = metric
+        return metric
 
     def freeze(self) -> None:
         self._frozen = True
@@ -167,21 +167,19 @@ METRICS = Registry()
 def metric(
     *,
     key: str,
-    source: str,
     unit: str,
     bounds: tuple[Bound, Bound],
-    better: Literal["higher", "lower"] | None = None,
+    source: str = "own",
     axes: tuple[str, ...] = ("head",),
     scope: Scope = "layer",
     variants: tuple[str, ...] = ("paper",),
-) -> Callable[[Kernel], Kernel]:
-    """Declare a kernel as a metric; the first line of its docstring says what it measures."""
+) -> Callable[[Kernel], Metric]:
+    """Make a metric of a kernel; the first line of its docstring says what it measures."""
 
-    def declare(kernel: Kernel) -> Kernel:
-        what = (kernel.__doc__ or "").strip().splitlines()[0]
-        METRICS.declare(
-            Metric(key, what, source, unit, bounds, kernel, better, axes, scope, variants)
+    def made(kernel: Kernel) -> Metric:
+        what = (kernel.__doc__ or key).strip().splitlines()[0]
+        return Metric(
+            key, what, source, unit, bounds, kernel, axes=axes, scope=scope, variants=variants
         )
-        return kernel
 
-    return declare
+    return made

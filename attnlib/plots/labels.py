@@ -13,8 +13,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from attnlib.errors import BadValue, UnknownName, did_you_mean
 from attnlib.measure.head_tables import head_names
-from attnlib.measure.stream import METRICS
-from attnlib.metrics.registry import Metric
+from attnlib.metrics.registry import METRICS, Metric
 from attnlib.plots import style
 
 COLUMNS = ("metric", "layer", "head", "mean", "low", "high", "n")

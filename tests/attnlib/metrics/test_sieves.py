@@ -508,7 +508,7 @@ def test_a_sieve_of_another_shape_is_refused(bert: Encoder, wrong: str) -> None:
     mine = sieve("mine", "whatever")(WRONG_SIEVES[wrong])
     attention = random_attention(31)
     n, length = len(attention.batch), attention.batch.length
-    with pytest.raises(BadValue, match=r"sieve 'mine' gave torch\.\w+ of shape \(") as caught:
+    with pytest.raises(BadValue, match=r"relation 'mine' gave torch\.\w+ of shape \(") as caught:
         bias_metric(mine)(attention)
     for shape in ((n, length), (n, length, length)):
         assert str(shape) in str(caught.value)
