@@ -16,6 +16,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from transformers import AttentionInterface, AttentionMaskInterface
@@ -32,6 +33,9 @@ SLICE_BYTES = 2 * 2**20
 """On a CPU the maps of this many bytes are finished at a time, while they are in its cache."""
 
 
+Observer = Callable[[int, slice, Tensor, Tensor | None], None]
+
+
 @dataclass
 class Tap:
     """What to do with the maps of one forward pass.
@@ -40,7 +44,7 @@ class Tap:
     change(layer, rows, weights) -> weights or None  replaces them; None leaves them
     """
 
-    observe: Callable[[int, slice, Tensor, Tensor | None], None] | None = None
+    observe: Observer | None = None
     change: Callable[[int, slice, Tensor], Tensor | None] | None = None
     layer: int = 0
 
@@ -224,6 +228,22 @@ def _unobservable(encoder: Encoder, reason: str) -> Unobservable:
         f"'{encoder.name}': {reason}. Its attention cannot be observed; use an encoder such as "
         "BERT, DistilBERT, RoBERTa, MPNet or ELECTRA."
     )
+
+
+def observed(
+    encoder: Encoder, batch: Batch, observe: Observer, *, segment_ids: str = "pair"
+) -> Any:
+    """One forward pass without gradients, in which a function sees the maps of every layer."""
+    tap = Tap(observe=observe)
+    with torch.inference_mode(), tapped(encoder, tap):
+        return run_tapped(encoder, batch, tap, segment_ids=segment_ids)
+
+
+def all_maps(encoder: Encoder, batch: Batch) -> Float[Tensor, "layer head query key"]:
+    """Every map of a batch of one input; only for looking at single inputs."""
+    layers: list[Tensor] = []
+    observed(encoder, batch, lambda layer, rows, weights, scores: layers.append(weights[0]))
+    return torch.stack(layers).float()
 
 
 def run_tapped(encoder: Encoder, batch: Batch, tap: Tap, *, segment_ids: str = "pair") -> Any:

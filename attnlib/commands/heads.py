@@ -217,16 +217,17 @@ def view(
     device: Device = "auto",
 ) -> None:
     """Write a page that shows every head on a text: lines or map, words or pieces, compared."""
+    from attnlib.measure.reading import head_metrics, paired
     from attnlib.outputs import check_out
-    from attnlib.plots import viewdata, viewer
+    from attnlib.plots import viewer
 
     check_out(out)
     metrics = metric or viewer.METRICS
-    viewdata.head_metrics(metrics)  # a misspelt one is said before a model is loaded
+    head_metrics(metrics)  # a misspelt one is said before a model is loaded
     with progress(f"reading with {model}") as tick:
         page = viewer.view(
             model,
-            viewdata.paired(text, pair or ()),
+            paired(text, pair or ()),
             beside=beside,
             metrics=metrics,
             head=head,

@@ -15,7 +15,7 @@ from attnlib.errors import UnknownName, did_you_mean
 from attnlib.metrics.relations import Relation
 
 Scope = Literal["layer", "model"]
-Bound = float | str
+Bound = float | int | str
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,13 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from attnlib.attention.interventions import check_heads, heads_named
-from attnlib.errors import BadValue
-from attnlib.metrics.registry import Metric
-from attnlib.models import Encoder, load_encoder
-from attnlib.outputs import check_out, write_whole
-from attnlib.plots.labels import is_share, label
-from attnlib.plots.style import LOOKS, meaning
-from attnlib.plots.viewdata import (
+from attnlib.errors import AttnlibError, BadValue
+from attnlib.measure.reading import (
     POWER,
     Reading,
     Text,
@@ -30,12 +25,20 @@ from attnlib.plots.viewdata import (
     read,
     title_of,
 )
+from attnlib.metrics.registry import Metric
+from attnlib.models import Encoder, load_encoder
+from attnlib.outputs import check_out, write_whole
+from attnlib.plots.labels import is_share, label
+from attnlib.plots.style import LOOKS, meaning
 
 METRICS = (
     *("mass_to_previous", "mass_to_next", "mass_to_self", "mass_to_cls", "mass_to_sep"),
     *("mass_to_punctuation", "mass_to_same_word", "entropy"),
 )
 """What the heads can be coloured by unless other metrics are named."""
+
+TEXT = "The keeper of the lighthouse wrote a letter to her brother, who lived far inland."
+"""What a live view shows before anybody has typed."""
 
 ROLES = {
     "mass_to_previous": ("previous", "‹"),
@@ -179,11 +182,7 @@ def view(
         given = [(given[0], pair)]
     examples = [as_example(text, place) for place, text in enumerate(given)]
     wanted = parsed_head(head)
-    encoders = [
-        one if isinstance(one, Encoder) else load_encoder(one, device=device)
-        for one in (model, beside)
-        if one is not None
-    ]
+    encoders = _encoders(model, beside, device)
     if wanted is not None:
         check_heads(encoders[0], [(wanted[0] - 1, wanted[1] - 1)])
     found = []
@@ -198,6 +197,78 @@ def view(
             progress(place + 1, len(examples))
     titles = tuple(title_of(example) for example in examples)
     return View(titles, tuple(found), tuple(chosen), wanted, caption)
+
+
+def _encoders(
+    model: str | Path | Encoder, beside: str | Path | Encoder | None, device: str
+) -> list[Encoder]:
+    return [
+        one if isinstance(one, Encoder) else load_encoder(one, device=device)
+        for one in (model, beside)
+        if one is not None
+    ]
+
+
+def live(
+    model: str | Path | Encoder = "e5-small",
+    text: str = TEXT,
+    pair: str = "",
+    *,
+    beside: str | Path | Encoder | None = None,
+    metrics: Sequence[str | Metric] = METRICS,
+    max_length: int | None = None,
+    device: str = "auto",
+) -> Any:
+    """Two text boxes, the second for a pair, above the viewer; Enter or leaving a box reads anew.
+
+    What is shown is the fragment that a saved page holds. What cannot be read is said in a
+    sentence, in the place of the viewer.
+    """
+    widgets = _widgets()
+    first_model, *second = _encoders(model, beside, device)
+    wide = widgets.Layout(width="100%", max_width="46rem")
+    boxes = [
+        widgets.Text(value=value, placeholder=hint, continuous_update=False, layout=wide)
+        for value, hint in ((text, "a sentence"), (pair, "a second sentence, if you like"))
+    ]
+    shown = widgets.Output()
+
+    def show(change: Any = None) -> None:
+        try:
+            page = view(
+                first_model,
+                tuple(box.value for box in boxes),
+                beside=second[0] if second else None,
+                metrics=metrics,
+                max_length=max_length,
+            )
+        except AttnlibError as error:
+            shown.outputs = (_output(**{"text/plain": str(error)}),)
+        else:
+            told = f"Heads of {first_model.name}"
+            fragment = page._repr_html_()
+            shown.outputs = (_output(**{"text/html": fragment, "text/plain": told}),)
+
+    for box in boxes:
+        box.observe(show, names="value")
+    show()
+    return widgets.VBox([*boxes, shown])
+
+
+def _output(**data: str) -> dict[str, Any]:
+    """What a cell would show, as the widget keeps it: no race between clearing and showing."""
+    return {"output_type": "display_data", "data": data, "metadata": {}}
+
+
+def _widgets() -> Any:
+    try:
+        import ipywidgets
+    except ImportError:
+        raise AttnlibError(
+            "a live view needs ipywidgets, which is not installed. Run `pip install ipywidgets`, "
+            "or use attnlib.view()."
+        ) from None
+    return ipywidgets
 
 
 def parsed_head(head: str | None) -> tuple[int, int] | None:

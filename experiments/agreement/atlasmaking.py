@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from attnlib.measure.reading import as_example, head_metrics, read
 from attnlib.measure.significance import benjamini_hochberg
 from attnlib.metrics.sieves import LOCAL_WINDOW
 from attnlib.models import Encoder
 from attnlib.plots.labels import label
-from attnlib.plots.viewdata import as_example, head_metrics, read
 from attnlib.plots.viewer import METRICS
 from bookkit.pagetables import paper_name
 from bookkit.papers import ATLAS

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from attnlib.measure.reading import POWER, Reading
 from attnlib.plots import style
-from attnlib.plots.viewdata import POWER, Reading
 from attnlib.plots.viewer import ROLES, shown_name
 from bookkit.pagetables import paper_name
 from experiments.atlas.atlas import Atlas
