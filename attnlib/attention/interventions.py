@@ -51,6 +51,10 @@ class Intervention:
                  the row stays 0
     length       of "uniform": L counts the real pieces; or "padded", the width of the batch, or a
                  number that inputs would be padded to: then rows sum to less than 1
+
+    >>> from attnlib import Intervention
+    >>> Intervention(frozenset({(0, 1)}), "uniform").heads_in(layer=0)
+    [1]
     """
 
     heads: frozenset[Head]
@@ -199,7 +203,16 @@ def tap_of(interventions: Iterable[Intervention], batch: Batch) -> Tap:
 def run_changed(
     encoder: Encoder, batch: Batch, interventions: Variant, *, segment_ids: str = "pair"
 ) -> States:
-    """The last hidden states under the interventions, by one whole pass without gradients."""
+    """The last hidden states under the interventions, by one whole pass without gradients.
+
+    >>> from attnlib import Intervention, attention_maps, random_encoder, run_changed
+    >>> encoder = random_encoder()
+    >>> batch = attention_maps(encoder, "a cat").batch
+    >>> plain = run_changed(encoder, batch, [])
+    >>> silenced = run_changed(encoder, batch, [Intervention(frozenset({(0, 1)}), "zero")])
+    >>> bool((plain - silenced).abs().max() > 0)
+    True
+    """
     check_heads(encoder, _heads_of(interventions))
     return _answer(encoder, batch, tap_of(interventions, batch), segment_ids)
 

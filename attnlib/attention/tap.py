@@ -23,7 +23,9 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
-from attnlib.attention.encode import Batch, model_inputs
+from attnlib.attention.encode import Batch, batches, encode, model_inputs
+from attnlib.attention.maps import Attention
+from attnlib.data.examples import Example, Segment
 from attnlib.errors import Unobservable
 from attnlib.models import Encoder
 
@@ -244,6 +246,21 @@ def all_maps(encoder: Encoder, batch: Batch) -> Float[Tensor, "layer head query 
     layers: list[Tensor] = []
     observed(encoder, batch, lambda layer, rows, weights, scores: layers.append(weights[0]))
     return torch.stack(layers).float()
+
+
+def attention_maps(encoder: Encoder, text: str | Example, pair: str | None = None) -> Attention:
+    """The maps of all heads on one text, or on a pair of texts; heads are numbered over all layers.
+
+    >>> from attnlib import METRICS, attention_maps, random_encoder
+    >>> attention = attention_maps(random_encoder(), "a cat", "a dog")
+    >>> attention.batch.sep.sum().item()
+    2
+    >>> METRICS["entropy"](attention).value.shape  # one example, four heads
+    torch.Size([1, 4])
+    """
+    example = Segment("text", text, pair) if isinstance(text, str) else text
+    (batch,) = batches(encode([example], encoder, max_length=encoder.max_length), encoder)
+    return Attention(all_maps(encoder, batch).flatten(0, 1).unsqueeze(0), batch)
 
 
 def run_tapped(encoder: Encoder, batch: Batch, tap: Tap, *, segment_ids: str = "pair") -> Any:

@@ -140,16 +140,14 @@ def roles(
     json: Json = False,
 ) -> None:
     """Test which functional roles every head has: local, block, delimiter, syntactic."""
-    from attnlib.data.corpora import load_corpus
     from attnlib.measure import roles as found_roles
+    from attnlib.measure.stream import loaded
     from attnlib.metrics import sieves
-    from attnlib.models import load_encoder
 
     found_roles.check_test(threshold, test, control, on_long)
     chosen = sieves.chosen_sieves(role, window=window, direction=direction)
-    encoder = load_encoder(model, device=device)
-    texts = load_corpus(
-        corpus, limit=limit, seed=seed, tokenizer=encoder.tokenizer, max_length=max_length
+    encoder, texts = loaded(
+        model, corpus, limit=limit, seed=seed, max_length=max_length, device=device
     )
     with progress(f"reading {corpus} with {model}") as tick:
         scores = found_roles.role_scores(

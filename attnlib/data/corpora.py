@@ -82,6 +82,11 @@ def load_corpus(
     aliases    other meanings of a name for an edition, such as {"wiki": "wiki-paragraphs"}.
     task       names the labels that a user's .jsonl file may hold.
     A task's name alone means its dev split.
+
+    >>> from attnlib import load_corpus
+    >>> corpus = load_corpus("reader", limit=2)
+    >>> corpus.kind, len(corpus.examples)
+    ('segment', 2)
     """
     if limit is not None and limit < 1:
         raise BadValue(f"limit {limit} is too small. At least 1 example is needed.")

@@ -1,5 +1,11 @@
 """Measuring: one pass over a corpus, and everything that follows from its rows.
 
+>>> from attnlib import load_corpus, measure, random_encoder
+>>> texts = load_corpus("reader", limit=3)
+>>> found = measure(random_encoder(), texts, ["mass_to_sep", "entropy"], on_long="truncate")
+>>> list(found.table().columns)
+['metric', 'layer', 'head', 'mean', 'low', 'high', 'n']
+
 The room can be called: `attnlib.measure(model, corpus, metrics)` is `measure` of its module
 `stream`, since a package and a function cannot both have the name that a reader looks for.
 """

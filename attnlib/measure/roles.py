@@ -74,6 +74,12 @@ def role_scores(
 
     authors  roles that are also scored as the authors' code does; their names end in @authors
     Texts without dependency trees are parsed first, unless all sieves are known to need none.
+
+    >>> from attnlib import load_corpus, random_encoder, role_scores
+    >>> from attnlib.metrics.sieves import SIEVES
+    >>> texts = load_corpus("reader", limit=3)
+    >>> role_scores(random_encoder(), texts, [SIEVES["sep"]]).values["sep"].shape
+    (3, 2, 2)
     """
     chosen = list(SIEVES.values()) if sieves is None else list(sieves)
     if not chosen:
@@ -162,6 +168,12 @@ def role_tests(
     Adds p, q (Benjamini-Hochberg) and holm over all tests of the table, effect, needed (inputs for
     a decision with a power of 0.8), and assigned: p, q or holm below alpha, by `control`. The
     paper corrects nothing.
+
+    >>> import pandas as pd
+    >>> from attnlib import role_tests
+    >>> scores = pd.DataFrame({"bias": [4.0, 2.0], "sd": [2.0, 2.0], "n": [50, 50]})
+    >>> role_tests(scores, threshold=3.0)["assigned"].tolist()
+    [True, False]
     """
     check_test(threshold, test, control)
     if not 0 < alpha < 1:

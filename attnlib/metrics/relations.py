@@ -31,6 +31,10 @@ class Relation:
     keys      Batch -> (batch, key), where the key alone decides: its mass is then a sum of
               columns, which are summed up anyway
     metric_key  of the metric that measures its mass; mass_to_<key> unless it is named
+
+    >>> from attnlib.metrics.relations import RELATIONS
+    >>> RELATIONS["previous"].what, RELATIONS["previous"].metric_key
+    ('the piece just before', 'mass_to_previous')
     """
 
     key: str
@@ -76,6 +80,15 @@ def relation(
 
     Where the key alone decides, the function gives (batch, key). What it says of padding does not
     matter.
+
+    >>> from attnlib import load_corpus, measure, random_encoder, relation
+    >>> @relation("same_piece", "a piece that reads the same")
+    ... def same_piece(batch):
+    ...     return batch.ids.unsqueeze(2) == batch.ids.unsqueeze(1)
+    >>> texts = load_corpus("reader", limit=2)
+    >>> found = measure(random_encoder(), texts, [same_piece, "mass_to_self"], on_long="truncate")
+    >>> bool((found.grid("mass_to_same_piece") > found.grid("mass_to_self")).all())
+    True
     """
 
     def made(held: Held) -> Relation:

@@ -42,7 +42,18 @@ DEPENDENCIES = {
 
 
 def sieve(key: str, what: str, source: str = "own") -> Callable[[Held], Relation]:
-    """Make a sieve of a function, as `relation` does; it asks queries that have such a key."""
+    """Make a sieve of a function, as `relation` does; it asks queries that have such a key.
+
+    >>> from attnlib import attention_maps, random_encoder, sieve
+    >>> from attnlib.metrics.sieves import bias_metric
+    >>> @sieve("same_piece", "a piece that reads the same")
+    ... def same_piece(batch):
+    ...     return batch.ids.unsqueeze(2) == batch.ids.unsqueeze(1)
+    >>> bias_metric(same_piece)(attention_maps(random_encoder(), "a cat")).weight  # queries asked
+    tensor([6.])
+
+    `role_scores` takes it among the sieves of the paper.
+    """
     return relation(key, what, source, asked_of="having")
 
 

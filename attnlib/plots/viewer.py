@@ -170,6 +170,13 @@ def view(
     beside   a second model, to compare heads with
     metrics  what the grid of heads can be coloured by; see `attnlib metrics`
     head     which one is opened first, such as "3-3"
+
+    >>> from attnlib import random_encoder, view
+    >>> page = view(random_encoder(), "A cat sat.", pair="It slept.")
+    >>> page.titles
+    ('A cat sat. ‖ It slept.',)
+
+    A notebook shows it; `page.save("view.html")` writes a page that needs no network.
     """
     chosen = head_metrics(metrics)
     several = isinstance(texts, Sequence) and not isinstance(texts, str | tuple)
@@ -223,6 +230,11 @@ def live(
 
     What is shown is the fragment that a saved page holds. What cannot be read is said in a
     sentence, in the place of the viewer.
+
+    >>> from attnlib import live, random_encoder
+    >>> boxes = live(random_encoder(), "A cat sat.")
+    >>> boxes.children[0].value
+    'A cat sat.'
     """
     widgets = _widgets()
     first_model, *second = _encoders(model, beside, device)
