@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from attnlib.attention.maps import Attention as Attention
     from attnlib.attention.tap import attention_maps as attention_maps
     from attnlib.data.corpora import load_corpus as load_corpus
-    from attnlib.measure.best_heads import best_heads as best_heads
-    from attnlib.measure.bootstrap import estimate as estimate
-    from attnlib.measure.prediction import predictions as predictions
-    from attnlib.measure.roles import role_scores as role_scores
-    from attnlib.measure.roles import role_tests as role_tests
-    from attnlib.measure.stream import measure as measure
+    from attnlib.measuring.best_heads import best_heads as best_heads
+    from attnlib.measuring.bootstrap import estimate as estimate
+    from attnlib.measuring.prediction import predictions as predictions
+    from attnlib.measuring.roles import role_scores as role_scores
+    from attnlib.measuring.roles import role_tests as role_tests
+    from attnlib.measuring.stream import measure as measure
     from attnlib.metrics.registry import METRICS as METRICS
     from attnlib.metrics.registry import Metric as Metric
     from attnlib.metrics.registry import Partial as Partial
@@ -48,10 +48,11 @@ _ROOMS = {
     "attention.maps": ("Attention",),
     "attention.tap": ("attention_maps",),
     "data.corpora": ("load_corpus",),
-    "measure.best_heads": ("best_heads",),
-    "measure.bootstrap": ("estimate",),
-    "measure.prediction": ("predictions",),
-    "measure.roles": ("role_scores", "role_tests"),
+    "measuring.best_heads": ("best_heads",),
+    "measuring.bootstrap": ("estimate",),
+    "measuring.prediction": ("predictions",),
+    "measuring.roles": ("role_scores", "role_tests"),
+    "measuring.stream": ("measure",),
     "metrics.registry": ("METRICS", "Metric", "Partial", "metric"),
     "metrics.relations": ("Relation", "relation"),
     "metrics.sieves": ("sieve",),
@@ -59,14 +60,13 @@ _ROOMS = {
     "plots.viewer": ("live", "view"),
 }
 _HOMES = {name: room for room, names in _ROOMS.items() for name in names}
-_PACKAGES = ("measure", "plots")
 
-__all__ = sorted([*_HOMES, *_PACKAGES])
+__all__ = sorted([*_HOMES, "plots"])
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PACKAGES:
-        return import_module(f"attnlib.{name}")
+    if name == "plots":
+        return import_module("attnlib.plots")
     if name not in _HOMES:
         raise AttributeError(f"module 'attnlib' has no attribute '{name}'")
     return getattr(import_module(f"attnlib.{_HOMES[name]}"), name)

@@ -10,7 +10,7 @@ import torch
 from attnlib.attention.encode import Batch
 from attnlib.attention.maps import Attention
 from attnlib.attention.tap import Tap, run_tapped, tapped
-from attnlib.measure.stream import Watch
+from attnlib.measuring.stream import Watch
 from attnlib.metrics.divergence import AUTHORS_SMOOTHING, head_divergence
 from attnlib.metrics.registry import METRICS
 from attnlib.models import Encoder

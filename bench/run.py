@@ -20,7 +20,7 @@ from attnlib.attention.tap import tapped
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Segment, TaskExample
 from attnlib.data.tasks import TASKS
-from attnlib.measure.stream import Watch, stream
+from attnlib.measuring.stream import Watch, stream
 from attnlib.metrics.registry import METRICS, Metric
 from attnlib.models import Encoder, load_encoder, random_encoder
 from bench.divergence import js_over_clark

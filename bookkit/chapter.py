@@ -19,7 +19,7 @@ import pandas as pd
 
 from attnlib.data.corpora import ALIASES, Corpus, load_corpus
 from attnlib.errors import BadValue, CorpusError
-from attnlib.measure.stream import chosen_metrics, stream
+from attnlib.measuring.stream import chosen_metrics, stream
 from attnlib.models import Encoder, load_encoder, weights_digest
 from bookkit.pagetables import claim_table
 from bookkit.papers import LEDGER, RUNS, Finding, Judgement, judge, ledger_row, load_paper

@@ -71,7 +71,7 @@ def ablate(
     json: Json = False,
 ) -> None:
     """Change heads of a model that has learnt a task; see what that costs, beside random heads."""
-    from attnlib.measure.head_tables import records
+    from attnlib.measuring.head_tables import records
     from experiments.shared.ablating import ablation, head_words, manner
 
     chosen = head_words(heads or (), layer or (), kind or ())

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 import transformers
 
-from attnlib.measure.reading import Reading, as_example, head_metrics, read
+from attnlib.measuring.reading import Reading, as_example, head_metrics, read
 from attnlib.models import load_encoder
 from experiments.atlas.atlas import Atlas, Fact
 from tests.families import SENTENCES, save_model, word_piece_tokenizer

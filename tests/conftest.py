@@ -11,7 +11,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import pytest
 from jaxtyping import install_import_hook
 
-SHAPED = ("attnlib.attention", "attnlib.metrics", "attnlib.measure")
+SHAPED = ("attnlib.attention", "attnlib.metrics", "attnlib.measuring")
 _hook = install_import_hook(SHAPED, "beartype.beartype")
 
 

@@ -64,9 +64,9 @@ def heads(
 ) -> None:
     """Find the best head for every dependency relation, beside the best fixed offset."""
     from attnlib.errors import check_choice
-    from attnlib.measure import best_heads as choosing
-    from attnlib.measure import prediction
-    from attnlib.measure.head_tables import records
+    from attnlib.measuring import best_heads as choosing
+    from attnlib.measuring import prediction
+    from attnlib.measuring.head_tables import records
     from attnlib.models import load_encoder
 
     check_choice("variant", variant, choosing.VARIANTS)
@@ -140,8 +140,8 @@ def roles(
     json: Json = False,
 ) -> None:
     """Test which functional roles every head has: local, block, delimiter, syntactic."""
-    from attnlib.measure import roles as found_roles
-    from attnlib.measure.stream import loaded
+    from attnlib.measuring import roles as found_roles
+    from attnlib.measuring.stream import loaded
     from attnlib.metrics import sieves
 
     found_roles.check_test(threshold, test, control, on_long)
@@ -215,7 +215,7 @@ def view(
     device: Device = "auto",
 ) -> None:
     """Write a page that shows every head on a text: lines or map, words or pieces, compared."""
-    from attnlib.measure.reading import head_metrics, paired
+    from attnlib.measuring.reading import head_metrics, paired
     from attnlib.outputs import check_out
     from attnlib.plots import viewer
 

@@ -27,7 +27,7 @@ from attnlib.commands.shared import (
 if TYPE_CHECKING:
     import numpy as np
 
-    from attnlib.measure.stream import Measurement
+    from attnlib.measuring.stream import Measurement
     from attnlib.metrics.registry import Metric
 
 app = typer.Typer()
@@ -57,8 +57,8 @@ def measure(
     json: Json = False,
 ) -> None:
     """Measure metrics of every head of a model on a corpus, with 95 % intervals."""
-    from attnlib.measure.engines import measure_on
-    from attnlib.measure.stream import chosen_metrics
+    from attnlib.measuring.engines import measure_on
+    from attnlib.measuring.stream import chosen_metrics
     from attnlib.outputs import check_out, write_whole
 
     chosen_metrics(metric)  # a misspelt metric is said before a model is loaded
@@ -161,7 +161,7 @@ def _cell(value: float, low: float, high: float) -> Text:
 
 def _strongest(found: Measurement, key: str, micro: bool, n: int = 3) -> str:
     """The heads with the largest means, with their intervals."""
-    from attnlib.measure.head_tables import head_names
+    from attnlib.measuring.head_tables import head_names
 
     table = found.table_of(key, micro=micro).dropna(subset="mean")
     if table.empty:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from attnlib.errors import BadValue
-from attnlib.measure.head_tables import head_name, head_names
+from attnlib.measuring.head_tables import head_name, head_names
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing
 from attnlib.plots.labels import (

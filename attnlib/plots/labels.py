@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from attnlib.errors import BadValue, UnknownName, did_you_mean
-from attnlib.measure.head_tables import head_names
+from attnlib.measuring.head_tables import head_names
 from attnlib.metrics.registry import METRICS, Metric
 from attnlib.plots import style
 

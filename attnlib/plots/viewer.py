@@ -14,7 +14,7 @@ from typing import Any
 
 from attnlib.attention.interventions import check_heads, heads_named
 from attnlib.errors import AttnlibError, BadValue
-from attnlib.measure.reading import (
+from attnlib.measuring.reading import (
     POWER,
     Reading,
     Text,

@@ -11,7 +11,7 @@ from attnlib.data import reader
 from attnlib.data.corpora import load_corpus
 from attnlib.data.reader.page import page
 from attnlib.data.reader.stats import statistics
-from attnlib.measure.stream import METRICS
+from attnlib.measuring.stream import METRICS
 from bookkit.editions import Edition
 from bookkit.ledger import carried, ledger_of, totals
 from bookkit.pages import cards, landing

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnlib.measure.reading import as_example, head_metrics, read
-from attnlib.measure.significance import benjamini_hochberg
+from attnlib.measuring.reading import as_example, head_metrics, read
+from attnlib.measuring.significance import benjamini_hochberg
 from attnlib.metrics.sieves import LOCAL_WINDOW
 from attnlib.models import Encoder
 from attnlib.plots.labels import label

@@ -11,8 +11,8 @@ import pandas as pd
 
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS
-from attnlib.measure.bootstrap import estimate
-from attnlib.measure.stream import Progress
+from attnlib.measuring.bootstrap import estimate
+from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.papers import Finding
 from bookkit.results import Found

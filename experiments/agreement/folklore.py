@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from attnlib.measure.significance import ALPHA
+from attnlib.measuring.significance import ALPHA
 from bookkit.papers import Finding
 from bookkit.results import Found
 from experiments.agreement.importance import correlation, two_sided, within_layers

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
-from attnlib.measure.significance import ALPHA
+from attnlib.measuring.significance import ALPHA
 from bookkit.papers import Finding
 from bookkit.results import Found
 from experiments.agreement.vocabularies import JUDGED, VOCABULARIES, labels_of

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from attnlib.measure.significance import ALPHA
+from attnlib.measuring.significance import ALPHA
 from bookkit.papers import Finding
 from bookkit.results import Found
 from experiments.agreement.vocabularies import ASKED, QUESTIONS, VOCABULARIES, answers, labels_of

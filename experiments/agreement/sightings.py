@@ -16,8 +16,8 @@ from attnlib.attention.maps import Attention
 from attnlib.data.corpora import Corpus
 from attnlib.data.overlays import with_trees
 from attnlib.errors import BadValue
-from attnlib.measure.roles import AUTHORS, RoleScores, moments, role_tests
-from attnlib.measure.stream import Progress, chosen_metrics, stream
+from attnlib.measuring.roles import AUTHORS, RoleScores, moments, role_tests
+from attnlib.measuring.stream import Progress, chosen_metrics, stream
 from attnlib.metrics.distance import distance_metrics, feature_rows
 from attnlib.metrics.registry import Metric, Partial
 from attnlib.metrics.sieves import SIEVES

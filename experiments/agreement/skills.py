@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 
 from attnlib.data.corpora import Corpus
-from attnlib.measure.best_heads import DIRECTIONS, OFFSETS, hits, offset_hits
-from attnlib.measure.bootstrap import estimate
-from attnlib.measure.prediction import is_punct, predictions
-from attnlib.measure.stream import Progress
+from attnlib.measuring.best_heads import DIRECTIONS, OFFSETS, hits, offset_hits
+from attnlib.measuring.bootstrap import estimate
+from attnlib.measuring.prediction import is_punct, predictions
+from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.results import Found
 from experiments.shared.antecedents import choices

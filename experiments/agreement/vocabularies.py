@@ -12,9 +12,9 @@ from jaxtyping import Float, Int
 
 from attnlib.data.corpora import Corpus
 from attnlib.errors import BadValue
-from attnlib.measure.roles import THRESHOLD
-from attnlib.measure.significance import ALPHA, from_moments
-from attnlib.measure.stream import Progress
+from attnlib.measuring.roles import THRESHOLD
+from attnlib.measuring.significance import ALPHA, from_moments
+from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.results import Found
 from experiments.agreement.sightings import BLOCK, Sighting, sighting_of

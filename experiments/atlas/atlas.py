@@ -33,7 +33,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from attnlib.errors import AssetError, AttnlibError, BadValue, UnknownName, did_you_mean
-from attnlib.measure.reading import Reading
+from attnlib.measuring.reading import Reading
 from attnlib.outputs import write_whole
 from attnlib.plots.viewer import parsed_head
 from experiments.atlas.atlasfacts import Fact, rounded

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlib.measure.reading import POWER, Reading
+from attnlib.measuring.reading import POWER, Reading
 from attnlib.plots import style
 from attnlib.plots.viewer import ROLES, shown_name
 from bookkit.pagetables import paper_name

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from attnlib.errors import AssetError, BadValue
-from attnlib.measure.reading import Reading
+from attnlib.measuring.reading import Reading
 from experiments.atlas.atlasfacts import Fact, rounded
 
 FORMAT = 1

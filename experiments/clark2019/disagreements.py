@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from attnlib.data.corpora import Corpus
-from attnlib.measure.best_heads import accuracy_grid, best_heads
-from attnlib.measure.head_tables import layer_means
-from attnlib.measure.prediction import predictions
-from attnlib.measure.stream import Progress
+from attnlib.measuring.best_heads import accuracy_grid, best_heads
+from attnlib.measuring.head_tables import layer_means
+from attnlib.measuring.prediction import predictions
+from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.results import Found
 from experiments.clark2019.distances import divergences

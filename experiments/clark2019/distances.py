@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from attnlib.data.corpora import Corpus
-from attnlib.measure.stream import Progress, chosen_metrics, stream
+from attnlib.measuring.stream import Progress, chosen_metrics, stream
 from attnlib.models import Encoder
 from bookkit.papers import Finding
 from bookkit.results import Found

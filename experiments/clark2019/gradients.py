@@ -10,9 +10,9 @@ from scipy.stats import spearmanr
 
 from attnlib.attention.encode import tokenized
 from attnlib.data.corpora import Corpus
-from attnlib.measure.bootstrap import Grids, statistics
-from attnlib.measure.head_tables import layer_means
-from attnlib.measure.stream import Progress
+from attnlib.measuring.bootstrap import Grids, statistics
+from attnlib.measuring.head_tables import layer_means
+from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.results import Found, findings
 from experiments.shared.headfit import Budget, masked_lm_head

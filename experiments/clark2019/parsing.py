@@ -9,7 +9,7 @@ import pandas as pd
 from attnlib.attention.encode import tokenized
 from attnlib.data.corpora import Corpus
 from attnlib.data.vectors import load_vectors
-from attnlib.measure.stream import Progress
+from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder, random_twin
 from bookkit.papers import Finding
 from bookkit.results import Found

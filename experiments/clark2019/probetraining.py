@@ -22,7 +22,7 @@ from torch import Tensor
 from attnlib.attention.words import word_maps
 from attnlib.data.examples import Tree
 from attnlib.errors import BadValue, CorpusError
-from attnlib.measure.bootstrap import Estimate, estimate
+from attnlib.measuring.bootstrap import Estimate, estimate
 from attnlib.models import Encoder
 from experiments.clark2019.probes import PROBES, Probe, Sentence, WordVectors, make_probe
 

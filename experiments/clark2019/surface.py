@@ -9,9 +9,9 @@ import torch
 
 from attnlib.attention.encode import batches, encode
 from attnlib.data.corpora import Corpus
-from attnlib.measure.bootstrap import Grids, Statistic, statistics
-from attnlib.measure.head_tables import layer_means
-from attnlib.measure.stream import Progress, chosen_metrics, stream
+from attnlib.measuring.bootstrap import Grids, Statistic, statistics
+from attnlib.measuring.head_tables import layer_means
+from attnlib.measuring.stream import Progress, chosen_metrics, stream
 from attnlib.models import Encoder
 from bookkit.results import Found, findings
 

@@ -12,9 +12,9 @@ import pandas as pd
 
 from attnlib.attention.encode import tokenized
 from attnlib.data.corpora import Corpus
-from attnlib.measure.best_heads import best_heads
-from attnlib.measure.prediction import predictions
-from attnlib.measure.stream import Progress
+from attnlib.measuring.best_heads import best_heads
+from attnlib.measuring.prediction import predictions
+from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.papers import Finding
 from bookkit.results import Found

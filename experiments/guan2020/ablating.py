@@ -10,7 +10,7 @@ import pandas as pd
 
 from attnlib.data.corpora import Corpus
 from attnlib.errors import BadValue
-from attnlib.measure.stream import Progress
+from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.papers import Finding
 from bookkit.results import Found

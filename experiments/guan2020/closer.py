@@ -10,7 +10,7 @@ import pandas as pd
 
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Question
-from attnlib.measure.stream import Progress
+from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.results import Found
 from experiments.guan2020.ablating import spread_out

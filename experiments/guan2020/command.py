@@ -21,7 +21,7 @@ from attnlib.attention.interventions import (
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Question
 from attnlib.errors import BadValue, CorpusError
-from attnlib.measure.stream import Progress, stream
+from attnlib.measuring.stream import Progress, stream
 from attnlib.metrics.distance import distance_metrics, feature_matrix
 from attnlib.models import Encoder
 from experiments.guan2020.features import N_TYPES

@@ -11,7 +11,7 @@ import pandas as pd
 from sklearn.metrics import adjusted_rand_score
 
 from attnlib.data.corpora import Corpus
-from attnlib.measure.stream import Progress, stream
+from attnlib.measuring.stream import Progress, stream
 from attnlib.metrics.distance import distance_metrics, feature_rows
 from attnlib.models import Encoder, weights_digest
 from bookkit.papers import Finding

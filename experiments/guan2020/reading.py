@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from attnlib.data.corpora import Corpus
-from attnlib.measure.stream import Progress
+from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.papers import Finding
 from bookkit.results import Found

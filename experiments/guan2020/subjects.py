@@ -12,7 +12,7 @@ import pandas as pd
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS
 from attnlib.errors import BadValue
-from attnlib.measure.stream import Progress
+from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder, load_encoder
 from bookkit.results import Found, file_digest
 from experiments.shared.finetune import finetuned

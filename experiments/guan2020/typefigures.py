@@ -17,7 +17,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from attnlib.errors import BadValue, UnknownName, did_you_mean
-from attnlib.measure.head_tables import head_names
+from attnlib.measuring.head_tables import head_names
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
 from attnlib.plots.planes import named_heads, plane_axis, write_names

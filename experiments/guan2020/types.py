@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from attnlib.data.corpora import Corpus
-from attnlib.measure.bootstrap import LEVEL
-from attnlib.measure.stream import Progress
+from attnlib.measuring.bootstrap import LEVEL
+from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.papers import Finding
 from bookkit.results import Found

@@ -12,8 +12,8 @@ import pandas as pd
 from attnlib.attention.interventions import Head
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS, Task
-from attnlib.measure.significance import benjamini_hochberg
-from attnlib.measure.stream import Progress
+from attnlib.measuring.significance import benjamini_hochberg
+from attnlib.measuring.stream import Progress
 from experiments.guan2020.command import beside_random
 from experiments.kovaleva2019.grids import drawn
 from experiments.shared.ablations import harm_p_value

@@ -10,9 +10,9 @@ import pandas as pd
 from scipy.stats import spearmanr
 
 from attnlib.data.corpora import Corpus
-from attnlib.measure.bootstrap import estimate
-from attnlib.measure.similarity import compared
-from attnlib.measure.stream import Progress
+from attnlib.measuring.bootstrap import estimate
+from attnlib.measuring.similarity import compared
+from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.results import Found
 from experiments.kovaleva2019.grids import drawn, head_rows

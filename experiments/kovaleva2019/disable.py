@@ -11,9 +11,9 @@ from scipy.stats import spearmanr
 
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS
-from attnlib.measure.head_tables import head_name
-from attnlib.measure.significance import ALPHA, benjamini_hochberg, holm
-from attnlib.measure.stream import Progress
+from attnlib.measuring.head_tables import head_name
+from attnlib.measuring.significance import ALPHA, benjamini_hochberg, holm
+from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.papers import Finding
 from bookkit.results import Found

@@ -11,7 +11,7 @@ import pandas as pd
 
 from attnlib.data.corpora import Corpus
 from attnlib.data.overlays import with_trees
-from attnlib.measure.head_tables import head_name
+from attnlib.measuring.head_tables import head_name
 from attnlib.metrics.links import words_of
 from attnlib.metrics.word_kinds import FEATURES
 from bookkit.results import Found

@@ -12,9 +12,9 @@ from attnlib.data.assets import resolve
 from attnlib.data.corpora import Corpus, examples_digest
 from attnlib.data.examples import FrameExample, Span
 from attnlib.errors import CorpusError
-from attnlib.measure.head_tables import layer_means, rank_correlation
-from attnlib.measure.significance import benjamini_hochberg, one_sided
-from attnlib.measure.stream import Progress, stream
+from attnlib.measuring.head_tables import layer_means, rank_correlation
+from attnlib.measuring.significance import benjamini_hochberg, one_sided
+from attnlib.measuring.stream import Progress, stream
 from attnlib.metrics.links import control_metric, found_links, frame_links, link_metric
 from attnlib.models import Encoder
 from bookkit.papers import Finding

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from attnlib.data.corpora import Corpus
-from attnlib.measure.bootstrap import LEVEL, Estimate, estimate
-from attnlib.measure.stream import Measurement, Progress, stream
+from attnlib.measuring.bootstrap import LEVEL, Estimate, estimate
+from attnlib.measuring.stream import Measurement, Progress, stream
 from attnlib.metrics.registry import Metric
 from attnlib.models import Encoder
 from bookkit.papers import Finding

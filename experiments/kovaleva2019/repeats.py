@@ -15,8 +15,8 @@ from attnlib.attention.encode import Batch
 from attnlib.attention.maps import Attention
 from attnlib.data.corpora import Corpus
 from attnlib.data.overlays import with_trees
-from attnlib.measure.head_tables import head_name
-from attnlib.measure.stream import Progress
+from attnlib.measuring.head_tables import head_name
+from attnlib.measuring.stream import Progress
 from attnlib.metrics.links import copy_links, found_links, linked_pieces, per_batch
 from attnlib.metrics.registry import Metric, Partial
 from attnlib.models import Encoder

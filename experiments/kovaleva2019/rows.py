@@ -9,8 +9,8 @@ import pandas as pd
 
 from attnlib.data.tasks import TASKS
 from attnlib.errors import BadValue
-from attnlib.measure.head_tables import head_name
-from attnlib.measure.significance import ALPHA
+from attnlib.measuring.head_tables import head_name
+from attnlib.measuring.significance import ALPHA
 from bookkit.papers import Finding
 from bookkit.results import Found
 from experiments.kovaleva2019.disable import controlled

@@ -13,9 +13,9 @@ from scipy.stats import rankdata, spearmanr
 from attnlib.attention.maps import Attention
 from attnlib.data.corpora import Corpus
 from attnlib.data.overlays import with_trees
-from attnlib.measure.head_tables import head_name
-from attnlib.measure.significance import ALPHA, benjamini_hochberg, one_sided
-from attnlib.measure.stream import Progress
+from attnlib.measuring.head_tables import head_name
+from attnlib.measuring.significance import ALPHA, benjamini_hochberg, one_sided
+from attnlib.measuring.stream import Progress
 from attnlib.metrics.links import (
     control_metric,
     found_links,

@@ -12,8 +12,8 @@ import pandas as pd
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS, Task
 from attnlib.errors import check_choice
-from attnlib.measure.bootstrap import REPLICATES
-from attnlib.measure.stream import Progress
+from attnlib.measuring.bootstrap import REPLICATES
+from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.papers import Finding
 from bookkit.results import Found

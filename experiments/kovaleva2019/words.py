@@ -10,10 +10,10 @@ import pandas as pd
 
 from attnlib.data.corpora import Corpus
 from attnlib.data.overlays import with_trees
-from attnlib.measure.bootstrap import statistics
-from attnlib.measure.head_tables import head_name
-from attnlib.measure.significance import ALPHA, benjamini_hochberg, one_sided
-from attnlib.measure.stream import Measurement, Progress
+from attnlib.measuring.bootstrap import statistics
+from attnlib.measuring.head_tables import head_name
+from attnlib.measuring.significance import ALPHA, benjamini_hochberg, one_sided
+from attnlib.measuring.stream import Measurement, Progress
 from attnlib.metrics.word_kinds import FEATURES, SPECIAL, stripe_metrics
 from attnlib.models import Encoder
 from bookkit.papers import Finding

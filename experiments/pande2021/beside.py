@@ -9,7 +9,7 @@ import pandas as pd
 
 from attnlib.data.assets import resolve
 from attnlib.errors import CorpusError
-from attnlib.measure.head_tables import layer_means, rank_correlation
+from attnlib.measuring.head_tables import layer_means, rank_correlation
 from bookkit.results import Found
 from experiments.pande2021.numbers import BLOCK
 

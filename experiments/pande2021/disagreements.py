@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from attnlib.measure.roles import AUTHORS, THRESHOLD, role_tests
+from attnlib.measuring.roles import AUTHORS, THRESHOLD, role_tests
 from attnlib.metrics.sieves import COARSE, SIEVES
 from bookkit.results import Found
 from experiments.pande2021.numbers import BLOCK

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from attnlib.data.corpora import Corpus
-from attnlib.measure.roles import THRESHOLD, RoleScores, moments
-from attnlib.measure.significance import ALPHA, drawn_moments, from_moments
-from attnlib.measure.stream import Progress
+from attnlib.measuring.roles import THRESHOLD, RoleScores, moments
+from attnlib.measuring.significance import ALPHA, drawn_moments, from_moments
+from attnlib.measuring.stream import Progress
 from attnlib.metrics.sieves import SIEVES
 from attnlib.models import Encoder
 from bookkit.results import Found

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 import numpy as np
 from scipy.stats import spearmanr
 
-from attnlib.measure.roles import AUTHORS
-from attnlib.measure.significance import undecided_share
+from attnlib.measuring.roles import AUTHORS
+from attnlib.measuring.significance import undecided_share
 from attnlib.metrics.sieves import COARSE, DEPENDENCIES, FINE, SIEVES
 
 BLOCK = f"block{AUTHORS}"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnlib.measure.bootstrap import LEVEL
+from attnlib.measuring.bootstrap import LEVEL
 from attnlib.metrics.sieves import COARSE
 from bookkit.papers import Finding
 from bookkit.results import Found

@@ -20,7 +20,7 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 
 from attnlib.errors import BadValue, UnknownName, did_you_mean
-from attnlib.measure.head_tables import layer_means
+from attnlib.measuring.head_tables import layer_means
 from attnlib.metrics.sieves import COARSE
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need

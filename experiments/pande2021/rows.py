@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnlib.measure.bootstrap import estimate
-from attnlib.measure.roles import THRESHOLD, role_tests
+from attnlib.measuring.bootstrap import estimate
+from attnlib.measuring.roles import THRESHOLD, role_tests
 from attnlib.metrics.sieves import COARSE, SIEVES
 from bookkit.results import Found
 from experiments.pande2021.numbers import BLOCK

@@ -10,9 +10,9 @@ import pandas as pd
 from scipy.stats import spearmanr
 
 from attnlib.data.corpora import Corpus
-from attnlib.measure.roles import AUTHORS, THRESHOLD, RoleScores, moments, role_scores, role_tests
-from attnlib.measure.significance import decided_by
-from attnlib.measure.stream import Progress
+from attnlib.measuring.roles import AUTHORS, THRESHOLD, RoleScores, moments, role_scores, role_tests
+from attnlib.measuring.significance import decided_by
+from attnlib.measuring.stream import Progress
 from attnlib.metrics.sieves import AUTHORS_BY_WORD, COARSE, SIEVES
 from attnlib.models import Encoder, random_twin, weights_digest
 from bookkit.papers import Finding

@@ -9,7 +9,7 @@ import pandas as pd
 
 from attnlib.attention.interventions import Intervention
 from attnlib.errors import BadValue
-from attnlib.measure.stream import Progress
+from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder, load_encoder
 from experiments.shared.training import Recipe
 

@@ -16,8 +16,8 @@ from attnlib.attention.encode import Batch
 from attnlib.attention.interventions import Head, Intervention, Variant, replays, single_heads
 from attnlib.data.examples import Question
 from attnlib.errors import BadValue, CorpusError
-from attnlib.measure.bootstrap import LEVEL
-from attnlib.measure.stream import Progress
+from attnlib.measuring.bootstrap import LEVEL
+from attnlib.measuring.stream import Progress
 from experiments.shared.answers import score_answers
 from experiments.shared.spanmodel import SpanReader
 from experiments.shared.spans import Candidate, Window, answerable, best_answers, targets

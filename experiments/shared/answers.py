@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnlib.data.examples import Question
 from attnlib.errors import BadValue, CorpusError
-from attnlib.measure.bootstrap import estimate
+from attnlib.measuring.bootstrap import estimate
 
 Numbers = NDArray[np.float64]
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)

@@ -15,7 +15,7 @@ from attnlib.attention.encode import tokenized
 from attnlib.attention.words import word_maps
 from attnlib.data.examples import CorefDocument, Span
 from attnlib.errors import CorpusError
-from attnlib.measure.bootstrap import estimate
+from attnlib.measuring.bootstrap import estimate
 from attnlib.models import Encoder
 from experiments.shared.coref import BASELINES, TYPES, Mention, questions
 

@@ -15,7 +15,7 @@ from attnlib.attention.interventions import Intervention, Variant, replays, sing
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import Task
 from attnlib.errors import BadValue
-from attnlib.measure.stream import Progress
+from attnlib.measuring.stream import Progress
 from experiments.shared.finetune import FineTuned
 from experiments.shared.glue import labels_of
 

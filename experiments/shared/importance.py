@@ -16,7 +16,7 @@ from attnlib.attention.encode import Batch, batches, encode
 from attnlib.attention.tap import Tap, run_tapped, tapped
 from attnlib.data.corpora import Corpus
 from attnlib.errors import BadValue, CorpusError, UnknownName, check_choice, did_you_mean
-from attnlib.measure.bootstrap import estimate
+from attnlib.measuring.bootstrap import estimate
 from attnlib.models import Encoder
 from experiments.shared.maskedlm import NOT_ASKED, example_losses, masked
 

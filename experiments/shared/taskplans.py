@@ -9,7 +9,7 @@ from typing import Any
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS
 from attnlib.errors import BadValue
-from attnlib.measure.stream import Progress
+from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.results import Found
 from experiments.shared.finetune import FineTuned, finetuned

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike, NDArray
 
 from attnlib.errors import BadValue
-from attnlib.measure.significance import benjamini_hochberg
+from attnlib.measuring.significance import benjamini_hochberg
 
 SHUFFLES = 2000
 

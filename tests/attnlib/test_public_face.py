@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import attnlib
-from attnlib.errors import BadValue
 
 HEAVY = ("torch", "transformers", "pandas", "matplotlib", "numpy", "scipy", "numba", "spacy")
 
@@ -26,7 +25,7 @@ def imported(program: str) -> set[str]:
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
-    assert imported("import attnlib; from attnlib import measure, plots") == set()
+    assert imported("import attnlib; from attnlib import plots") == set()
     assert "torch" in imported("from attnlib import load_encoder")  # the test can fail
 
 
@@ -59,16 +58,6 @@ def test_the_names_are_the_same_for_a_type_checker() -> None:
     }
     assert names == set(attnlib.__all__)
     assert 20 <= len(names) <= 25
-
-
-def test_the_room_that_measures_can_be_called() -> None:
-    """A package and a function share a name: whichever is imported first, both work."""
-    import attnlib.measure.stream as stream
-    from attnlib import measure
-
-    assert callable(measure) and measure.stream is stream
-    with pytest.raises(BadValue, match="no metric was named"):
-        measure("e5-small", "reader", [])
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -18,7 +18,7 @@ from torch import Tensor
 from attnlib.attention.encode import Batch, batches, encode
 from attnlib.attention.maps import Attention
 from attnlib.errors import BadValue, TooLong, UnknownName
-from attnlib.measure.stream import METRICS, measure
+from attnlib.measuring.stream import METRICS, measure
 from attnlib.metrics import distance as distances
 from attnlib.metrics.distance import (
     FEATURES,

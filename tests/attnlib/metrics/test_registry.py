@@ -12,7 +12,7 @@ import torch
 
 from attnlib.attention.maps import Attention
 from attnlib.errors import UnknownName
-from attnlib.measure.stream import METRICS
+from attnlib.measuring.stream import METRICS
 from attnlib.metrics.distance import FEATURES, distance_metrics
 from attnlib.metrics.registry import METRICS as IMPORTED
 from attnlib.metrics.registry import Metric, Partial, Registry

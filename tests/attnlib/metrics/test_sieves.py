@@ -21,7 +21,7 @@ from attnlib.data.corpora import Corpus, examples_digest
 from attnlib.data.examples import Example, ParsedText, Segment, TaskExample, Tree
 from attnlib.data.overlays import with_trees
 from attnlib.errors import BadValue, UnknownName
-from attnlib.measure.stream import Measurement, measure
+from attnlib.measuring.stream import Measurement, measure
 from attnlib.metrics import sieves
 from attnlib.metrics.mass import mass_by_query
 from attnlib.metrics.registry import METRICS, Metric, Partial

@@ -21,9 +21,9 @@ from attnlib.attention.words import Units
 from attnlib.data.corpora import load_corpus
 from attnlib.data.examples import Segment
 from attnlib.errors import AttnlibError, BadValue, TooLong, UnknownName
-from attnlib.measure import reading as measure_reading
-from attnlib.measure.reading import LEVELS, Reading, largest_error, packed
-from attnlib.measure.stream import measure
+from attnlib.measuring import reading as measure_reading
+from attnlib.measuring.reading import LEVELS, Reading, largest_error, packed
+from attnlib.measuring.stream import measure
 from attnlib.models import Encoder, load_encoder
 from attnlib.plots.viewer import METRICS, View, live, script, view
 from bookkit.pages.site import external_loads

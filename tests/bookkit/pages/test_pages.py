@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from attnlib.data.shelf import known
-from attnlib.measure.stream import METRICS
+from attnlib.measuring.stream import METRICS
 from bookkit.editions import Chapter, Edition, load_edition
 from bookkit.pages import cards, landing, ledgerpage, pages
 from bookkit.papers import load_paper

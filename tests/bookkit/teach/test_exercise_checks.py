@@ -225,7 +225,7 @@ def test_answers_by_formula() -> None:
 def test_answers_by_simulation_and_by_the_package() -> None:
     from scipy.stats import binomtest
 
-    from attnlib.measure.significance import from_moments, needed
+    from attnlib.measuring.significance import from_moments, needed
 
     draw = np.random.default_rng(5)
     for n, name in ((50, "fifty"), (1000, "thousand")):

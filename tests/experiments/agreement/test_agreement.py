@@ -13,8 +13,8 @@ import torch
 
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Segment
-from attnlib.measure.best_heads import DIRECTIONS, accuracy_grid
-from attnlib.measure.significance import ALPHA, one_sided
+from attnlib.measuring.best_heads import DIRECTIONS, accuracy_grid
+from attnlib.measuring.significance import ALPHA, one_sided
 from attnlib.models import Encoder
 from bookkit.papers import Finding, load_paper
 from bookkit.results import Found
@@ -45,7 +45,7 @@ from experiments.shared.clusters import behaviours
 from experiments.shared.headtypes import fitted, named_types
 from experiments.shared.patterns import PATTERNS, rule
 from experiments.shared.taxonomies import agreement_kappa
-from tests.attnlib.measure.test_prediction import picked, random_maps, random_trees
+from tests.attnlib.measuring.test_prediction import picked, random_maps, random_trees
 from tests.maps import random_attention
 
 ROOT = Path(__file__).parents[3]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlib.measure.reading import largest_error
+from attnlib.measuring.reading import largest_error
 from experiments.atlas.atlas import Atlas
 from experiments.atlas.atlaspage import AtlasView, fragment
 from tests.atlases import BOOK, N, made_up, tiny_readings

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from attnlib.data.corpora import load_corpus
-from attnlib.measure.bootstrap import statistics
+from attnlib.measuring.bootstrap import statistics
 from attnlib.plots.lines import panels_of
 from bookkit.papers import load_paper
 from experiments.clark2019 import distance_matrix, plane, surface, table1_rows

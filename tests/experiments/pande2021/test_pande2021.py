@@ -20,7 +20,7 @@ from transformers import BertConfig
 from attnlib.attention.encode import Batch
 from attnlib.data.examples import Segment
 from attnlib.errors import BadValue, CorpusError
-from attnlib.measure.roles import RoleScores, moments, role_scores
+from attnlib.measuring.roles import RoleScores, moments, role_scores
 from attnlib.metrics.relations import Relation
 from attnlib.metrics.sieves import COARSE, SIEVES
 from attnlib.models import Encoder, random_encoder
@@ -32,7 +32,7 @@ from experiments.pande2021.disagreements import disagreements, threshold_curves
 from experiments.pande2021.numbers import BLOCK, depth, role_numbers
 from experiments.pande2021.tuning import tuning_caption, tuning_overview, tuning_rows
 from experiments.shared.taskplans import Plan, over_tasks, task_plans
-from tests.attnlib.measure.test_roles import TEXTS, corpus_of, scores_of
+from tests.attnlib.measuring.test_roles import TEXTS, corpus_of, scores_of
 from tests.families import one_thread, word_piece_tokenizer
 from tests.maps import collated, text_of
 

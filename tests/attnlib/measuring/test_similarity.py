@@ -14,7 +14,7 @@ from attnlib.attention.encode import batches, encode
 from attnlib.attention.tap import Tap, run_tapped, tapped
 from attnlib.data.examples import Segment
 from attnlib.errors import BadValue
-from attnlib.measure.similarity import compared, cosine
+from attnlib.measuring.similarity import compared, cosine
 from attnlib.models import Encoder, load_encoder, random_encoder, random_twin
 from tests.families import HEADS, LAYERS, SENTENCES, folders, one_thread
 

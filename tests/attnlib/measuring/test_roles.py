@@ -16,14 +16,14 @@ from scipy import stats as scipy_stats
 from attnlib.data.corpora import Corpus, examples_digest
 from attnlib.data.examples import Example, ParsedText
 from attnlib.errors import BadValue, UnknownName
-from attnlib.measure.roles import (
+from attnlib.measuring.roles import (
     RoleScores,
     moments,
     role_rows,
     role_scores,
     role_tests,
 )
-from attnlib.measure.stream import measure
+from attnlib.measuring.stream import measure
 from attnlib.metrics.sieves import SIEVES, chosen_sieves, local
 from attnlib.models import Encoder, load_encoder
 from tests.families import folders, one_thread

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from scipy.stats import spearmanr
 
-from attnlib.measure.head_tables import (
+from attnlib.measuring.head_tables import (
     head_name,
     head_names,
     layer_means,

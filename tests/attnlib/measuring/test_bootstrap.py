@@ -7,7 +7,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from attnlib.errors import BadValue
-from attnlib.measure.bootstrap import estimate, joined
+from attnlib.measuring.bootstrap import estimate, joined
 
 RNG = np.random.default_rng(7)
 

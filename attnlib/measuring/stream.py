@@ -19,8 +19,8 @@ from attnlib.attention.maps import Attention
 from attnlib.attention.tap import Tap, run_tapped, tapped
 from attnlib.data.corpora import Corpus, load_corpus
 from attnlib.errors import BadValue, CorpusError
-from attnlib.measure.bootstrap import Estimate, estimate, joined
-from attnlib.measure.shards import Shard
+from attnlib.measuring.bootstrap import Estimate, estimate, joined
+from attnlib.measuring.shards import Shard
 from attnlib.metrics.mass import Selectors, mass_metric
 from attnlib.metrics.registry import METRICS, Metric, Partial, merge
 from attnlib.metrics.relations import Relation
@@ -132,7 +132,14 @@ def measure(
     device: str = "auto",
     progress: Progress | None = None,
 ) -> Measurement:
-    """Measure metrics of every head of a model on a corpus, both given by name or as objects."""
+    """Measure metrics of every head of a model on a corpus, both given by name or as objects.
+
+    >>> from attnlib import load_corpus, measure, random_encoder
+    >>> texts = load_corpus("reader", limit=3)
+    >>> found = measure(random_encoder(), texts, ["mass_to_sep", "entropy"], on_long="truncate")
+    >>> list(found.table().columns)
+    ['metric', 'layer', 'head', 'mean', 'low', 'high', 'n']
+    """
     chosen = chosen_metrics(metrics)
     encoder, texts = loaded(
         model, corpus, limit=limit, seed=seed, max_length=max_length, device=device

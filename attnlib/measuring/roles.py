@@ -15,9 +15,9 @@ from attnlib.attention.encode import batches, encode
 from attnlib.data.corpora import Corpus
 from attnlib.data.overlays import with_trees
 from attnlib.errors import BadValue, check_choice
-from attnlib.measure.bootstrap import estimate
-from attnlib.measure.head_tables import head_names, records
-from attnlib.measure.significance import (
+from attnlib.measuring.bootstrap import estimate
+from attnlib.measuring.head_tables import head_names, records
+from attnlib.measuring.significance import (
     ALPHA,
     TESTS,
     benjamini_hochberg,
@@ -26,7 +26,7 @@ from attnlib.measure.significance import (
     needed,
     one_sided,
 )
-from attnlib.measure.stream import Progress, stream
+from attnlib.measuring.stream import Progress, stream
 from attnlib.metrics.registry import METRICS
 from attnlib.metrics.relations import Relation
 from attnlib.metrics.sieves import SIEVES, asks_for_trees, bias_metric, even_share

@@ -17,9 +17,9 @@ from attnlib.attention.maps import Attention
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Segment
 from attnlib.errors import BadValue, CorpusError, TooLong, Unobservable
-from attnlib.measure.engines import measure_on
-from attnlib.measure.shards import Shard
-from attnlib.measure.stream import Measurement, measure
+from attnlib.measuring.engines import measure_on
+from attnlib.measuring.shards import Shard
+from attnlib.measuring.stream import Measurement, measure
 from attnlib.metrics.registry import METRICS, Metric, Partial
 from attnlib.metrics.relations import RELATIONS
 from attnlib.models import Encoder, load_encoder, random_twin
@@ -325,7 +325,7 @@ def test_the_parts_of_a_spool_make_the_first_axis(monkeypatch: pytest.MonkeyPatc
     shard = Shard()
     shard.append((0, 1, 2), partial_rows(3, 0))
     assert list(shard.parts("grid")) == [slice(0, LAYERS)]
-    monkeypatch.setattr("attnlib.measure.shards.READ_BYTES", 1)
+    monkeypatch.setattr("attnlib.measuring.shards.READ_BYTES", 1)
     assert list(shard.parts("grid")) == [slice(i, i + 1) for i in range(LAYERS)]
 
 
@@ -397,7 +397,7 @@ def test_a_spool_in_small_blocks_reads_the_same(monkeypatch: pytest.MonkeyPatch)
     for seed in range(4):
         shard.append((3 * seed, 3 * seed + 1, 3 * seed + 2), partial_rows(3, seed))
     whole = shard.read("grid")
-    monkeypatch.setattr("attnlib.measure.shards.READ_BYTES", 1)
+    monkeypatch.setattr("attnlib.measuring.shards.READ_BYTES", 1)
     for ours, theirs in zip(shard.read("grid"), whole, strict=True):
         assert np.array_equal(ours, theirs)
 

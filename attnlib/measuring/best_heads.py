@@ -10,8 +10,8 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int
 
 from attnlib.errors import BadValue, CorpusError, check_choice
-from attnlib.measure.bootstrap import REPLICATES, estimate
-from attnlib.measure.prediction import (
+from attnlib.measuring.bootstrap import REPLICATES, estimate
+from attnlib.measuring.prediction import (
     ALL,
     NOBODY,
     Predictions,

@@ -12,8 +12,8 @@ import pytest
 from scipy import stats as scipy_stats
 
 from attnlib.errors import BadValue
-from attnlib.measure import significance
-from attnlib.measure.significance import (
+from attnlib.measuring import significance
+from attnlib.measuring.significance import (
     benjamini_hochberg,
     bonferroni,
     decided_by,

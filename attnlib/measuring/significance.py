@@ -13,7 +13,7 @@ from scipy import special
 from scipy.stats import false_discovery_control
 
 from attnlib.errors import BadValue, check_choice
-from attnlib.measure.bootstrap import DRAWN_TOGETHER
+from attnlib.measuring.bootstrap import DRAWN_TOGETHER
 
 TESTS = MappingProxyType({"z": 1, "t": 0})
 """The two tests, with the ddof of their standard deviation."""

@@ -15,7 +15,7 @@ from torch.nn import functional
 from attnlib.attention.encode import Batch, batches, encode
 from attnlib.attention.tap import observed
 from attnlib.errors import BadValue, check_choice
-from attnlib.measure.stream import Progress
+from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 
 VARIANTS = ("paper", "authors")

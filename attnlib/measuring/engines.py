@@ -12,8 +12,8 @@ from typing import Any
 from attnlib.attention.encode import encode
 from attnlib.data.corpora import Corpus
 from attnlib.errors import BadValue
-from attnlib.measure.shards import Shard
-from attnlib.measure.stream import Measurement, Progress, chosen_metrics, loaded, measure, stream
+from attnlib.measuring.shards import Shard
+from attnlib.measuring.stream import Measurement, Progress, chosen_metrics, loaded, measure, stream
 from attnlib.metrics.registry import Metric
 from attnlib.metrics.relations import Relation
 from attnlib.models import Encoder, load_encoder

@@ -18,10 +18,10 @@ from transformers import AutoModel
 from attnlib.attention.words import WordMaps
 from attnlib.data.examples import Tree
 from attnlib.errors import BadValue, CorpusError, TooLong, UnknownName
-from attnlib.measure import best_heads as choosing
-from attnlib.measure import prediction
-from attnlib.measure.best_heads import DIRECTIONS, OFFSETS, accuracy_grid, best_heads, halves
-from attnlib.measure.prediction import Predictions, load_trees, predictions
+from attnlib.measuring import best_heads as choosing
+from attnlib.measuring import prediction
+from attnlib.measuring.best_heads import DIRECTIONS, OFFSETS, accuracy_grid, best_heads, halves
+from attnlib.measuring.prediction import Predictions, load_trees, predictions
 from attnlib.models import Encoder, load_encoder
 from tests.families import folders, one_thread
 

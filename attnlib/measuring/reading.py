@@ -17,7 +17,7 @@ from attnlib.attention.tap import all_maps
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Example, Part, Segment
 from attnlib.errors import BadValue, TooLong, check_choice
-from attnlib.measure.stream import chosen_metrics, measure
+from attnlib.measuring.stream import chosen_metrics, measure
 from attnlib.metrics.registry import Metric
 from attnlib.models import Encoder
 
