@@ -28,23 +28,12 @@ from bookkit.pages.editing import as_variant, naming, naming_in, title_of, with_
 from bookkit.pages.site import build_site
 from bookkit.pages.vendor import vendor
 from bookkit.runs import run_notebook, versions
-from bookkit.teach.teaching import hand_out, teachable
+from bookkit.teach.handouts import hand_out, teachable
 
 Say = Callable[[str], None]
 PUBLISHED = "standard"
 """The edition whose executed chapters are kept in book/published/."""
 
-# No notebook can import these (they stand to the right of all it may use), so a change in them
-# changes no result.
-BUILDERS = frozenset(
-    f"{name}.py"
-    for name in (
-        *("ledger", "answerseals", "exercises", "plainmyst", "students", "teaching"),
-        *("slidepage", "slidesource", "slides", "editing", "editions"),
-        *("ledgerpage", "atlases", "cards", "landing", "teachpages", "pages", "vendor", "site"),
-        *("building", "publishing", "rehearsal", "cli"),
-    )
-) | {"exercises.toml"}
 _KEPT_RUNS = 8  # of each notebook, so that going back to earlier parameters costs nothing
 
 
@@ -192,7 +181,6 @@ def content_key(source: Path, parameters: Mapping[str, Any], root: Path) -> str:
     kinds = (".py", ".toml", ".txt", ".csv", ".js", ".css")
     packages = [Path(__file__).parents[1] / name for name in ("attnlib", "bookkit", "experiments")]
     files = [file for one in packages for file in one.rglob("*") if file.suffix in kinds]
-    files = [file for file in files if file.name not in BUILDERS]
     files += (root / "papers").glob("*.yaml")  # what the chapters are judged by
     given = [one for v in parameters.values() for one in (v if isinstance(v, list) else [v])]
     for value in given:

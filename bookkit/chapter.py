@@ -5,148 +5,146 @@ from __future__ import annotations
 import html
 import inspect
 import math
-import random
+import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from attnlib.data.corpora import ALIASES, Corpus, load_corpus
-from attnlib.errors import BadValue, CorpusError
-from attnlib.measuring.stream import chosen_metrics, stream
-from attnlib.models import Encoder, load_encoder, weights_digest
-from bookkit.pagetables import claim_table
-from bookkit.papers import LEDGER, RUNS, Finding, Judgement, judge, ledger_row, load_paper
-from bookkit.results import Found, Result, code_digest, file_digest, remembered, table_digest
+from bookkit import papers
+from bookkit.audit import Verifier
+from bookkit.errors import BadValue
+from bookkit.pagetables import claim_rows, claim_table
+from bookkit.papers import (
+    CLAIMS,
+    FIGURES,
+    LEDGER,
+    RUNS,
+    Finding,
+    Judgement,
+    Paper,
+    judge,
+    ledger_row,
+    load_paper,
+)
+from bookkit.store import (
+    Experiment,
+    Found,
+    Key,
+    Result,
+    Source,
+    Store,
+    code_digest,
+    declared,
+    digest_of,
+    notebook_text,
+    table_digest,
+)
 
-Experiment = Callable[..., Found]
+Data = Any
+"""What an experiment reads: a `Source`, a table of another result, or data with a digest."""
 
 
 class Chapter:
     """One paper, one model, and everything that was found so far.
 
-    paper  the key of a claims file, such as "clark2019"
-    model  a model's name, folder or hub id, or an Encoder
+    paper   the key of a claims file, such as "clark2019"
+    model   the name of the model that the findings are about
+    store   where results are kept
+    claims  False for a chapter of its own, which has no claims file
+    offers  what an experiment gets if it has a parameter of that name: sources and plain values
     """
 
     def __init__(
-        self, paper: str, model: str | Path | Encoder, *, seed: int = 0, device: str = "auto"
+        self,
+        paper: str,
+        *,
+        model: str,
+        store: Store,
+        offers: Mapping[str, Any] | None = None,
+        claims: bool = True,
     ) -> None:
-        self.paper, self.seed = load_paper(paper), seed
-        self._model, self._device = model, device
+        self.paper = load_paper(paper) if claims else Paper(paper, (), {}, ())
+        self.model, self.store = model, store
+        self.offers = dict(offers or {})
         self.findings: dict[str, Finding] = {}
         self.results: list[Result] = []
+        self._verifier = Verifier.asked(os.environ)
 
-    @cached_property
-    def encoder(self) -> Encoder:
-        if isinstance(self._model, Encoder):
-            return self._model
-        return load_encoder(self._model, device=self._device)
-
-    @cached_property
-    def _model_digest(self) -> str:
-        if isinstance(self._model, Encoder):  # its weights may be nobody's file
-            return weights_digest(self._model)
-        return file_digest(Path(self.encoder.source))
-
-    def sibling(self, *, paper: str | None = None, model: str | None = None) -> Chapter:
-        """A chapter on another paper or another model; what it runs is counted here, too.
-
-        Its findings are its own: a claim is judged by what was found for its paper and model.
-        """
-        key = self.paper.key if paper is None else paper
-        other = Chapter(key, model or self._model, seed=self.seed, device=self._device)
-        if model is None:
-            other.encoder = self.encoder
-        other.results = self.results
-        return other
-
-    def corpus(self, name: str, limit: int | None = None, *, max_length: int = 128) -> Corpus:
-        """A corpus by name, cut for the chapter's model and drawn by its seed."""
-        tokenizer = self.encoder.tokenizer
-        return load_corpus(
-            name, limit=limit, seed=self.seed, tokenizer=tokenizer, max_length=max_length
-        )
-
-    def split(
-        self, train: tuple[str, int | None], test: tuple[str, int | None]
-    ) -> tuple[Corpus, Corpus]:
-        """A corpus to train on and one to score on, each (name, limit).
-
-        Of one and the same corpus, whole documents go to one side: no sentence is scored whose
-        neighbours were trained on.
-        """
-        if len({ALIASES.get(name, name) for name, _ in (train, test)}) > 1:
-            return self.corpus(*train), self.corpus(*test)
-        if train[1] is None or test[1] is None:
-            raise BadValue(f"'{test[0]}' is to be split in two; expected a limit for each part.")
-        whole = self.corpus(train[0], train[1] + test[1])
-        return split_by_document(whole, test[1], self.seed)
-
-    def run(
-        self, experiment: Experiment, *inputs: Corpus | pd.DataFrame, **parameters: Any
-    ) -> Found:
+    def run(self, experiment: Experiment, *inputs: Data, **parameters: Any) -> Found:
         """What an experiment finds on these inputs; computed once, then read back.
 
-        The experiment gets the chapter's encoder, seed and progress if it has parameters of that
-        name. Its findings are kept for the claims.
+        The experiment gets what the chapter offers (a seed, a model) and a `progress` if it has
+        parameters of that name. Its findings are kept for the claims.
         """
         asks = inspect.signature(experiment).parameters
-        if "seed" in asks:
-            parameters = {"seed": self.seed} | parameters
-        given: dict[str, Any] = dict(parameters)
-        told: dict[str, Any] = {"inputs": [_told(one) for one in inputs], **parameters}
-        if "encoder" in asks:
-            given["encoder"] = self.encoder
-            told |= {"model": Path(self.encoder.name).name, "model_digest": self._model_digest}
-        name = f"{self.paper.key}-{experiment.__name__}"
+        offered = {name: self.offers[name] for name in asks if name in self.offers}
+        given = {**offered, **parameters}
+        sources = [one for one in (*inputs, *given.values()) if isinstance(one, Source)]
+        name = f"{self.paper.key}/{experiment.__name__}"
 
         def compute() -> Found:
+            values = {key: _value(one) for key, one in given.items()}
             if "progress" in asks:
-                given["progress"] = _Ticker(name)
-            return experiment(*inputs, **given)
+                values["progress"] = _Ticker(name)
+            return experiment(*map(_value, inputs), **values)
 
-        result = remembered(name, told, code_digest(experiment), compute)
+        key = self._key(name, experiment, inputs, given)
+        result = self.store.find(key.name)
+        if result is None:
+            for one in sources:
+                _ = one.value  # now it is known for sure what is read
+            key = self._key(name, experiment, inputs, given)
+            result = self.store.remembered(key, compute, lambda: self._about(experiment))
+        elif self._verifier.wants(result, experiment):
+            result = self._verifier.compare(result, compute())
         self.results.append(result)
         self.findings |= result.found.findings
         return result.found
 
-    def measure(self, corpus: str | Corpus, metrics: Sequence[str], **options: Any) -> pd.DataFrame:
-        """The table of some metrics on a corpus: one row per metric and head.
+    def _key(
+        self, name: str, experiment: Experiment, inputs: Sequence[Data], given: Mapping[str, Any]
+    ) -> Key:
+        says = declared(experiment)
+        named = {key: one for key, one in given.items() if isinstance(one, Source)}
+        data = [_described(one) for one in (*inputs, *named.values())]
+        data += [self.described(asset) for asset in says.reads]
+        settings = {key: one for key, one in given.items() if key not in named}
+        text = notebook_text(experiment)
+        if text is not None:
+            settings["text"] = text
+        return Key(name, says.version, settings, tuple(data))
 
-        options  limit with a corpus name, and all that `attnlib.measure` takes besides
-        """
-        if isinstance(corpus, str):
-            length = options.get("max_length", 128)
-            corpus = self.corpus(corpus, options.pop("limit", None), max_length=length)
-        return self.run(measured, corpus, metrics=list(metrics), **options).table
+    def described(self, asset: str) -> Mapping[str, Any]:
+        """What is known of a file or table that an experiment opens by its name."""
+        raise BadValue(f"'{asset}' cannot be described here; expected a chapter that knows assets.")
 
-    def run_each(
-        self, experiment: Experiment, corpora: Iterable[str], limit: int | None = None, **given: Any
-    ) -> dict[str, Found]:
-        """The same experiment on several corpora, by their names."""
-        return {name: self.run(experiment, self.corpus(name, limit), **given) for name in corpora}
+    def _about(self, experiment: Experiment) -> dict[str, Any]:
+        """What the record of a run says for audit."""
+        file = papers.FOLDER / f"{self.paper.key}.yaml"
+        claims = digest_of(file.read_text(encoding="utf-8"))[:16] if self.paper.claims else None
+        return {"code": code_digest(experiment.__module__), "claims": claims}
 
     def name_of(self, found: Found) -> str:
         """The name of the result that something was found in."""
-        return next(str(one.manifest["name"]) for one in self.results if one.found is found)
+        return next(one.name for one in self.results if one.found is found)
 
     def judged(self, *claims: str) -> list[Judgement]:
         """The verdicts on some claims of the paper, or on all of them."""
         chosen = [self.paper.claim(name) for name in claims] or self.paper.claims
-        name, own = self.encoder.name, self.paper.models
-        return [judge(claim, self.findings, model=name, models=own) for claim in chosen]
+        own = self.paper.models
+        return [judge(claim, self.findings, model=self.model, models=own) for claim in chosen]
 
     def show(self, figure: Any, claim: str | Sequence[str] = ()) -> Shown:
         """A figure or table, with the verdicts on the claims it bears on beneath it."""
         names = [claim] if isinstance(claim, str) else list(claim)
-        return Shown(figure, self.claims(*names) if names else None)
+        if not names:
+            return Shown(figure)
+        return Shown(figure, self.claims(*names), claim_rows(self.judged(*names)))
 
     def gallery(self, figures: Mapping[str, Any], otherwise: str = "") -> Gallery:
         """Several figures under their names, or a sentence where there is none."""
@@ -180,7 +178,7 @@ class Chapter:
     def ledger(self) -> Ledger:
         """All claims of the paper with their verdicts; the executed notebook carries them along."""
         judged = self.judged()
-        rows = [ledger_row(one, model=self.encoder.name) for one in judged]
+        rows = [ledger_row(one, model=self.model) for one in judged]
         told = claim_table(judged, self.paper.deviations, own=self.paper.own)
         return Ledger(told, rows)
 
@@ -213,61 +211,25 @@ def _run_record(one: Result) -> dict[str, Any]:
         for name, value in one.found.facts.items()
         if not isinstance(value, list | tuple | Mapping)
     }
-    return dict(one.manifest) | {"facts": facts}
-
-
-def split_by_document(corpus: Corpus, n_test: int, seed: int = 0) -> tuple[Corpus, Corpus]:
-    """Documents drawn at random until they hold `n_test` examples, and all other documents."""
-    sizes: dict[str, int] = {}
-    for one in corpus.examples:
-        sizes[_document(one)] = sizes.get(_document(one), 0) + 1
-    chosen: set[str] = set()
-    for name in random.Random(seed).sample(sorted(sizes), len(sizes)):
-        if sum(sizes[other] for other in chosen) >= n_test:
-            break
-        chosen.add(name)
-    sides = [
-        tuple(e for e in corpus.examples if (_document(e) in chosen) is t) for t in (False, True)
-    ]
-    if not all(sides):
-        raise CorpusError(
-            f"'{corpus.name}' has {len(sizes)} document(s) and cannot be split by document. "
-            "Give a test corpus of its own."
-        )
-    train, test = (
-        replace(corpus, examples=side, digest=f"{corpus.digest[:12]}-{part}-{n_test}-{seed}")
-        for side, part in zip(sides, ("train", "test"), strict=True)
-    )
-    return train, test
-
-
-def _document(example: Any) -> str:
-    return str(getattr(example, "document", None) or example.id)
-
-
-def measured(
-    corpus: Corpus,
-    *,
-    encoder: Encoder,
-    metrics: Sequence[str],
-    progress: Callable[[int, int], None] | None = None,
-    **options: Any,
-) -> Found:
-    """Plain metrics of every head on a corpus."""
-    found = stream(encoder, corpus, chosen_metrics(metrics), progress=progress, **options)
-    return Found(found.not_empty().table(), facts={"inputs": found.n_examples, **found.skipped})
+    return dict(one.record) | {"facts": facts}
 
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """A figure and the claims beneath it, as one output."""
+    """A figure and the claims beneath it, as one output that carries both as data, too."""
 
     figure: Any
     claims: Any = None
+    rows: list[dict[str, str]] = field(default_factory=list, repr=False)
 
     def _repr_html_(self) -> str:
-        beneath = "" if self.claims is None else self.claims._repr_html_()
-        return str(self.figure._repr_html_()) + beneath
+        return self._repr_mimebundle_()[0]["text/html"]
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
+        page, carried = _on_page(self.figure)
+        if self.claims is not None:
+            page, carried = page + self.claims._repr_html_(), {**carried, CLAIMS: self.rows}
+        return {"text/html": page}, carried
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,13 +240,28 @@ class Gallery:
     otherwise: str = ""
 
     def _repr_html_(self) -> str:
+        return self._repr_mimebundle_()[0]["text/html"]
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
         if not self.figures:
-            return f'<p class="attn-note">{html.escape(self.otherwise)}</p>'
-        parts = (
-            f'<p class="attn-name">{html.escape(name)}</p>{figure._repr_html_()}'
-            for name, figure in self.figures.items()
-        )
-        return "".join(parts)
+            return {"text/html": f'<p class="attn-note">{html.escape(self.otherwise)}</p>'}, {}
+        page, drawn = "", []
+        for name, figure in self.figures.items():
+            page += f'<p class="attn-name">{html.escape(name)}</p>'
+            part, carried = _on_page(figure)
+            for one in carried.get(FIGURES, []):
+                place = [len(page) + at for at in one["svg"]]
+                drawn.append({**one, "name": name, "svg": place})
+            page += part
+        return {"text/html": page}, {FIGURES: drawn}
+
+
+def _on_page(thing: Any) -> tuple[str, dict[str, Any]]:
+    """The HTML of something that a notebook can show, and the data that its output carries."""
+    if not hasattr(thing, "_repr_mimebundle_"):
+        return str(thing._repr_html_()), {}
+    shown, carried = thing._repr_mimebundle_()
+    return shown["text/html"], carried
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,7 +290,7 @@ class ComputeCard:
             groups.setdefault(one["experiment"], []).append(one)
         rows = [
             {
-                "experiment": name.partition("-")[2].replace("_", " "),
+                "experiment": name.partition("/")[2].replace("_", " "),
                 "runs": len(runs),
                 **{part: _total(runs, part) for part in ("inputs", "tokens", "passes")},
                 "seconds": sum(map(_seconds, runs)),
@@ -364,14 +341,21 @@ def _cells(row: Mapping[str, Any]) -> str:
     return f"<th>{name}</th>{cells}<td>{shown(row['peak_mib'], ' MiB')}</td>"
 
 
-def _told(given: Corpus | pd.DataFrame) -> dict[str, Any]:
+def _described(given: Any) -> Mapping[str, Any]:
     """What a result remembers of an input."""
-    if isinstance(given, Corpus):
-        told = {"corpus": given.name, "source": Path(given.source).name, "examples": len(given)}
-        return {**told, "digest": given.digest[:32]}
+    if isinstance(given, Source):
+        return given.description
     if isinstance(given, pd.DataFrame):
-        return {"table": table_digest(given)}
-    raise BadValue(f"an input is {type(given).__name__}; expected a Corpus or a table.")
+        return {"table": len(given), "digest": table_digest(given)}
+    if isinstance(getattr(given, "digest", None), str):
+        return {"name": getattr(given, "name", ""), "digest": given.digest}
+    raise BadValue(
+        f"an input is {type(given).__name__}; expected a source, a table, or data with a digest."
+    )
+
+
+def _value(given: Any) -> Any:
+    return given.value if isinstance(given, Source) else given
 
 
 class _Ticker:

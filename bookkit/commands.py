@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
+from json import dumps
 from pathlib import Path
 from typing import Annotated
 
@@ -95,8 +97,6 @@ def ledger(
     json: Json = False,
 ) -> None:
     """Show every claim of the papers with what an edition found, and the verdict."""
-    from json import dumps
-
     from bookkit import ledger as book
     from bookkit.editions import load_edition, project_root
     from bookkit.papers import load_paper
@@ -111,6 +111,43 @@ def ledger(
 
 
 @app.command()
+def status(
+    edition: Annotated[str, typer.Argument(help="pocket, standard or paper.")] = "standard",
+    json: Json = False,
+) -> None:
+    """List the results behind an edition: kept, missing, or computed by older code."""
+    from bookkit import audit
+    from bookkit.editions import book_store, load_edition, project_root
+
+    rows = audit.status(project_root(), load_edition(edition), book_store())
+    if json:
+        print(dumps(rows, indent=1))
+        return
+    odd = [row for row in rows if row["state"] != "kept"]
+    table = Table("chapter", "result", "state", "seconds", box=None)
+    for row in odd:
+        table.add_row(row["chapter"], row["result"], row["state"], str(row.get("seconds", "")))
+    if odd:
+        console.print(table)
+    counts = Counter(row["state"] for row in rows)
+    console.print(" · ".join(f"{n} {state}" for state, n in counts.items()) or "no chapter")
+
+
+@app.command()
+def verify(
+    edition: Annotated[str, typer.Argument(help="pocket, standard or paper.")] = "standard",
+    only: Annotated[str | None, typer.Option(help="The results of this chapter alone.")] = None,
+    seconds: Annotated[float, typer.Option(help="Only results that cost at most so many.")] = 5.0,
+) -> None:
+    """Compute kept results again: a changed number without a new version is an error."""
+    from bookkit import audit
+    from bookkit.editions import load_edition
+
+    found = audit.verify(load_edition(edition), only=only, seconds=seconds, say=console.print)
+    console.print(f"{found} results verified")
+
+
+@app.command()
 def teach(
     chapters: Annotated[
         list[str] | None, typer.Argument(help="Chapters such as clark2019; all if none is named.")
@@ -119,6 +156,6 @@ def teach(
     edition: Annotated[str, typer.Option(help="Whose figures the slides show.")] = "standard",
 ) -> None:
     """Write what a class needs: student copies of the notebooks, and slides."""
-    from bookkit.teach.teaching import teach as written
+    from bookkit.teach.handouts import teach as written
 
     written(chapters or [], out, edition=edition, say=console.print)

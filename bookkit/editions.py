@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import platformdirs
 import yaml
 
 from attnlib.errors import AttnlibError, BadValue, UnknownName, did_you_mean
 from bookkit.runs import fits, notebook_parameters, validate
+from bookkit.store import Store
 
 
 @dataclass(frozen=True)
@@ -75,9 +78,25 @@ def project_root() -> Path:
     raise AttnlibError(f"{here} is not inside the book. Run this in a checkout of the repository.")
 
 
+def book_store() -> Store:
+    """The store of this checkout: results of this machine first, then the published ones."""
+    given = os.environ.get("ATTNLIB_CACHE", "").strip()
+    cache = Path(given).expanduser() if given else Path(platformdirs.user_cache_dir("attnlib"))
+    return Store(cache.absolute() / "store", project_root() / "book" / "published" / "store")
+
+
 def edition_names() -> list[str]:
     """The editions of this checkout."""
     return sorted(path.stem for path in (project_root() / "editions").glob("*.yaml"))
+
+
+def asset_lists() -> dict[str, list[str]]:
+    """What each edition needs, for `attnlib fetch EDITION`; nothing away from a checkout."""
+    try:
+        names = edition_names()
+    except AttnlibError:
+        return {}
+    return {name: list(load_edition(name).assets) for name in names}
 
 
 def load_edition(name_or_path: str | Path) -> Edition:

@@ -22,12 +22,14 @@ COLOURS = {
 }
 
 
-def executed_notebooks(root: Path, edition: str) -> list[Path]:
-    """The executed chapters of an edition: as built here, or else as published."""
-    # A page such as clark2019-minilm-l6 is a variant: its claims are those of clark2019 once more.
+def executed_notebooks(root: Path, edition: str, *, all: bool = False) -> list[Path]:
+    """The executed chapters of an edition: as built here, or else as published.
+
+    all  also pages such as clark2019-minilm-l6, variants whose claims are those of clark2019
+    """
     folders = (root / "_build" / edition / "notebooks", root / "book" / "published")
     built, published = (
-        {path.name: path for path in folder.glob("*.ipynb") if "-" not in path.stem}
+        {path.name: path for path in folder.glob("*.ipynb") if all or "-" not in path.stem}
         for folder in folders
     )
     found = {**published, **built} if edition == "standard" else built
@@ -71,9 +73,14 @@ def carried(path: Path) -> list[dict[str, Any]]:
     return list(_carried(path, LEDGER))
 
 
+def runs_behind(path: Path) -> list[dict[str, Any]]:
+    """The records of the results that an executed notebook shows."""
+    return list(_carried(path, RUNS))
+
+
 def results_behind(path: Path) -> list[str]:
-    """The names of the results that an executed notebook shows."""
-    return list(dict.fromkeys(run["name"] for run in _carried(path, RUNS)))
+    """The names of the results that an executed notebook shows, each once."""
+    return list(dict.fromkeys(run["name"] for run in runs_behind(path)))
 
 
 def atlas_in(path: Path) -> str | None:

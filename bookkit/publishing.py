@@ -8,7 +8,7 @@ from pathlib import Path
 from attnlib.errors import BadValue, UnknownName
 from bookkit import ledger
 from bookkit.building import PUBLISHED, chosen_pages
-from bookkit.editions import Edition, load_edition, project_root
+from bookkit.editions import Edition, book_store, load_edition, project_root
 
 _LARGEST = 3_000_000
 
@@ -25,8 +25,6 @@ def publish(
     With `only`, the other chapters stay as they were published before, or unpublished, and so do
     results: those of a chapter that is still being computed may lie there already.
     """
-    from bookkit import results
-
     if not isinstance(edition, Edition):
         edition = load_edition(edition)
     if edition.name != PUBLISHED:
@@ -61,8 +59,8 @@ def publish(
         _publish_atlas(carried, published / "atlas")
     behind = [name for path in paths for name in ledger.results_behind(path)]
     papers = None if only is None else {c.notebook for c in edition.chapters if c.page in wanted}
-    copied = results.publish(behind, papers=papers)
-    say(f"{len(paths)} chapters and {len(copied) // 2} results in {published.relative_to(root)}")
+    copied = book_store().publish(behind, published / "store", papers=papers)
+    say(f"{len(paths)} chapters and {copied} results in {published.relative_to(root)}")
     return published
 
 

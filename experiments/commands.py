@@ -169,7 +169,7 @@ def atlas(
     ] = None,
 ) -> None:
     """Write the atlas of a model: a card for every head, searchable, in one page."""
-    from attnlib.outputs import check_out
+    from attnlib.files import check_out
     from experiments.atlas.atlases import known_atlas, made_atlas
     from experiments.atlas.atlaspage import AtlasView
 

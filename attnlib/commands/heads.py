@@ -215,8 +215,8 @@ def view(
     device: Device = "auto",
 ) -> None:
     """Write a page that shows every head on a text: lines or map, words or pieces, compared."""
+    from attnlib.files import check_out
     from attnlib.measuring.reading import head_metrics, paired
-    from attnlib.outputs import check_out
     from attnlib.plots import viewer
 
     check_out(out)

@@ -57,9 +57,9 @@ def measure(
     json: Json = False,
 ) -> None:
     """Measure metrics of every head of a model on a corpus, with 95 % intervals."""
+    from attnlib.files import check_out, write_whole
     from attnlib.measuring.engines import measure_on
     from attnlib.measuring.stream import chosen_metrics
-    from attnlib.outputs import check_out, write_whole
 
     chosen_metrics(metric)  # a misspelt metric is said before a model is loaded
     if out is not None:

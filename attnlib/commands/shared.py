@@ -1,4 +1,4 @@
-"""What all commands use: two consoles, JSON, a bar, and the options that several of them have."""
+"""What all commands use: consoles, JSON, a bar, common options, what other packages add."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import entry_points
+from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
@@ -21,6 +23,12 @@ MaxLength = Annotated[int, typer.Option(help="Pieces per input, special ones too
 BatchSize = Annotated[int, typer.Option(help="Inputs per forward pass.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+
+
+def added(group: str) -> list[Any]:
+    """What other packages add to the command; nothing where only the library is installed."""
+    entries = entry_points(group=group)
+    return [entry.load() for entry in entries if find_spec(entry.module.partition(".")[0])]
 
 
 def print_json(value: Any) -> None:

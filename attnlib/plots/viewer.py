@@ -14,6 +14,7 @@ from typing import Any
 
 from attnlib.attention.interventions import check_heads, heads_named
 from attnlib.errors import AttnlibError, BadValue
+from attnlib.files import check_out, write_whole
 from attnlib.measuring.reading import (
     POWER,
     Reading,
@@ -27,7 +28,6 @@ from attnlib.measuring.reading import (
 )
 from attnlib.metrics.registry import Metric
 from attnlib.models import Encoder, load_encoder
-from attnlib.outputs import check_out, write_whole
 from attnlib.plots.labels import is_share, label
 from attnlib.plots.style import LOOKS, meaning
 

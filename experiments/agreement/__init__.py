@@ -11,8 +11,7 @@ from experiments.agreement.forms import (
     form_and_kind,
     form_caption,
     form_rows,
-    is_single,
-    mean_pieces,
+    input_lengths,
 )
 from experiments.agreement.importance import (
     effect_reliability,
@@ -88,7 +87,7 @@ __all__ = [
     "head_roles",
     "importance_agreement",
     "importance_quotes",
-    "is_single",
+    "input_lengths",
     "label_agreement",
     "label_counts",
     "label_stability",
@@ -96,7 +95,6 @@ __all__ = [
     "loss_reliability",
     "loss_width",
     "map_cosines",
-    "mean_pieces",
     "measure_table",
     "model_agreement",
     "model_caption",

@@ -17,7 +17,7 @@ from attnlib.plots.labels import label
 from attnlib.plots.viewer import METRICS
 from bookkit.pagetables import paper_name
 from bookkit.papers import ATLAS
-from bookkit.results import Found, versions
+from bookkit.store import Found, versions
 from experiments.agreement.sightings import BLOCK, OFFSETS, ROLES, SURFACE
 from experiments.agreement.vocabularies import labels_of
 from experiments.atlas.atlas import Atlas, Fact

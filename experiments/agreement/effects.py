@@ -15,7 +15,7 @@ from attnlib.measuring.bootstrap import estimate
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.papers import Finding
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.guan2020.ablating import spread_out
 from experiments.guan2020.subjects import reader_of
 from experiments.kovaleva2019.grids import TAIL, head_rows, mean_ends
@@ -29,6 +29,7 @@ QUESTIONS = "questions"
 DRAWS = 1000
 
 
+@experiment(version=1)
 def task_effects(answers: pd.DataFrame, *, task: str, seed: int = 0) -> Found:
     """What disabling each head costs a task, and how many of its answers change at all.
 
@@ -88,6 +89,7 @@ def _reliability(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> float | None
     return 2 * r / (1 + r) if r > 0 else r
 
 
+@experiment(version=1, trains=True)
 def question_effects(
     *corpora: Corpus,
     encoder: Encoder,
@@ -131,6 +133,7 @@ def question_effects(
     return Found(table, facts=facts)
 
 
+@experiment(version=1, trains=True)
 def head_gradients(
     corpus: Corpus,
     fit_on: Corpus,

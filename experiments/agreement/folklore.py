@@ -9,7 +9,7 @@ import pandas as pd
 
 from attnlib.measuring.significance import ALPHA
 from bookkit.papers import Finding
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.agreement.importance import correlation, two_sided, within_layers
 from experiments.agreement.pairs import over_pairs
 from experiments.kovaleva2019.grids import drawn
@@ -29,6 +29,7 @@ SAYINGS = {
 """What is said to go with, or against, the model's leaning on a head."""
 
 
+@experiment(version=1)
 def sayings(
     importance: pd.DataFrame,
     numbers: pd.DataFrame,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -10,7 +10,7 @@ import pandas as pd
 from attnlib.attention.encode import tokenized
 from attnlib.data.corpora import Corpus
 from attnlib.models import Encoder
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.agreement.pairs import over_pairs
 from experiments.agreement.vocabularies import VOCABULARIES, labels_of
 from experiments.kovaleva2019.grids import drawn
@@ -20,6 +20,7 @@ from experiments.shared.taxonomies import agreement_kappa
 FORM, KIND = "form", "kind"
 
 
+@experiment(version=1)
 def form_and_kind(*labels: pd.DataFrame, names: Sequence[str]) -> Found:
     """Cohen's kappa of a vocabulary with itself where only the form differs, or only the kind.
 
@@ -51,18 +52,14 @@ def form_and_kind(*labels: pd.DataFrame, names: Sequence[str]) -> Found:
     return Found(pd.DataFrame(rows), {name: drawn(values) for name, values in numbers.items()})
 
 
-def is_single(corpus: Corpus) -> bool:
-    """Whether its inputs are single texts, and no pairs."""
-    return all(len(example.parts) == 1 for example in corpus.examples)
-
-
-def mean_pieces(encoder: Encoder, corpora: Iterable[Corpus]) -> str:
-    """The mean length of the inputs as the model reads them, in words: "web 17, reviews 25"."""
-    told = []
+@experiment(version=1)
+def input_lengths(*corpora: Corpus, encoder: Encoder) -> Found:
+    """The mean length of the inputs as the model reads them: corpus, pieces."""
+    rows = []
     for corpus in corpora:
         lengths = [min(len(one), MAX_LENGTH) for one in tokenized(corpus.examples, encoder)]
-        told.append(f"{corpus.name} {np.mean(lengths):.0f}")
-    return ", ".join(told)
+        rows.append({"corpus": corpus.name, "pieces": float(np.mean(lengths))})
+    return Found(pd.DataFrame(rows), facts={"inputs": sum(map(len, corpora))})
 
 
 def form_rows(found: Found, short: dict[str, str]) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from scipy.stats import rankdata
 
 from attnlib.measuring.significance import ALPHA
 from bookkit.papers import Finding
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.agreement.vocabularies import JUDGED, VOCABULARIES, labels_of
 from experiments.kovaleva2019.grids import drawn
 from experiments.shared.headprediction import forecast_draws, gain_p, one_hot, ranked
@@ -42,6 +42,7 @@ NUMBERS = {
 """The numbers behind the labels of each vocabulary, by how their keys begin."""
 
 
+@experiment(version=1)
 def head_importance(*tables: pd.DataFrame, parts: Sequence[str], tasks: Sequence[str]) -> Found:
     """Every measure of importance for every head, in one table.
 
@@ -77,6 +78,7 @@ def head_importance(*tables: pd.DataFrame, parts: Sequence[str], tasks: Sequence
     return Found(found, facts={"tasks": list(tasks)})
 
 
+@experiment(version=1)
 def importance_agreement(importance: pd.DataFrame, *, seed: int = 0) -> Found:
     """Rank correlation of every two measures over heads, as it is and within layers.
 
@@ -154,6 +156,7 @@ def within_layers(values: np.ndarray, layers: np.ndarray) -> np.ndarray:
     return np.asarray(ranks - ranks.groupby(layers).transform("mean"))
 
 
+@experiment(version=1)
 def forecasts(
     labels: pd.DataFrame,
     numbers: pd.DataFrame,
@@ -221,6 +224,7 @@ def _forecast_findings(
     return found
 
 
+@experiment(version=1)
 def effect_reliability(*, facts: Mapping[str, Mapping[str, Any]]) -> Found:
     """How far two halves of the inputs order the heads alike, by task.
 

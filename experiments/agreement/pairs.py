@@ -10,7 +10,7 @@ import pandas as pd
 
 from attnlib.measuring.significance import ALPHA
 from bookkit.papers import Finding
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.agreement.vocabularies import ASKED, QUESTIONS, VOCABULARIES, answers, labels_of
 from experiments.kovaleva2019.grids import drawn
 from experiments.shared.taxonomies import (
@@ -29,6 +29,7 @@ SAME_PAPER = {"rule", "network"}
 """Two ways to one vocabulary: they say how well it can be told, not whether papers agree."""
 
 
+@experiment(version=1)
 def label_agreement(labels: pd.DataFrame, numbers: pd.DataFrame, *, seed: int = 0) -> Found:
     """Adjusted mutual information of every two vocabularies, and of each with two baselines.
 
@@ -108,6 +109,7 @@ def _label_findings(
     return found
 
 
+@experiment(version=1)
 def question_agreement(labels: pd.DataFrame, *, seed: int = 0) -> Found:
     """Cohen's kappa of every two vocabularies on questions that all of them answer.
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bookkit.results import Found
+from bookkit.store import Found
 from experiments.agreement.effects import QUESTIONS as ASKS
 from experiments.agreement.folklore import SAYINGS
 from experiments.agreement.importance import MEASURES, TARGETS

@@ -13,8 +13,7 @@ from jaxtyping import Float
 from torch.nn import functional
 
 from attnlib.attention.maps import Attention
-from attnlib.data.corpora import Corpus
-from attnlib.data.overlays import with_trees
+from attnlib.data.corpora import Corpus, with_trees
 from attnlib.errors import BadValue
 from attnlib.measuring.roles import AUTHORS, RoleScores, moments, role_tests
 from attnlib.measuring.stream import Progress, chosen_metrics, stream
@@ -22,7 +21,7 @@ from attnlib.metrics.distance import distance_metrics, feature_rows
 from attnlib.metrics.registry import Metric, Partial
 from attnlib.metrics.sieves import SIEVES
 from attnlib.models import Encoder, load_encoder, random_twin, weights_digest
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.kovaleva2019.grids import head_rows, mean_ends
 from experiments.kovaleva2019.maps import network
 from experiments.shared.patternnet import Schooling, pattern_metric
@@ -156,6 +155,7 @@ def _teacher(school: Mapping[str, Any], device: str) -> Encoder:
     return load_encoder(school["labelled"][0], device=device)
 
 
+@experiment(version=1, reads=["spacy-en"], trains=True)
 def head_numbers(
     corpus: Corpus,
     *,
@@ -187,6 +187,7 @@ def head_numbers(
     return Found(pd.concat(tables, ignore_index=True), facts={**facts, "corpus": corpus.name})
 
 
+@experiment(version=1, reads=["spacy-en"], trains=True)
 def head_roles(
     corpus: Corpus,
     *,

@@ -11,10 +11,11 @@ from attnlib.measuring.bootstrap import estimate
 from attnlib.measuring.prediction import is_punct, predictions
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.shared.antecedents import choices
 
 
+@experiment(version=1)
 def head_relations(
     corpus: Corpus,
     *,
@@ -78,6 +79,7 @@ def best_relation(table: pd.DataFrame) -> pd.DataFrame:
     return best.sort_values(["layer", "head"]).reset_index(drop=True)
 
 
+@experiment(version=1)
 def head_coreference(
     corpus: Corpus,
     *,

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bookkit.papers import Finding
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.agreement.pairs import SAME_PAPER, between_papers, over_pairs
 from experiments.agreement.vocabularies import VOCABULARIES, labels_of
 from experiments.kovaleva2019.grids import drawn
@@ -19,6 +19,7 @@ from experiments.shared.taxonomies import adjusted_information, agreement_kappa
 TWIN = "random twin"
 
 
+@experiment(version=1)
 def label_stability(
     *labels: pd.DataFrame,
     names: Sequence[str],
@@ -80,6 +81,7 @@ def _findings(table: pd.DataFrame) -> dict[str, Finding]:
     return found
 
 
+@experiment(version=1)
 def model_agreement(*labels: pd.DataFrame, models: Sequence[str]) -> Found:
     """The adjusted mutual information of every two vocabularies, in every model.
 

@@ -16,7 +16,7 @@ from attnlib.measuring.roles import THRESHOLD
 from attnlib.measuring.significance import ALPHA, from_moments
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.agreement.sightings import BLOCK, Sighting, sighting_of
 from experiments.kovaleva2019.grids import head_rows
 from experiments.shared.clusters import BEHAVIOURS, Thresholds
@@ -86,6 +86,7 @@ ASKED = {
 Counts = Float[np.ndarray, "draw input"]
 
 
+@experiment(version=1, reads=["spacy-en"], trains=True)
 def head_labels(
     corpus: Corpus,
     *,

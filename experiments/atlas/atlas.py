@@ -33,8 +33,8 @@ import pandas as pd
 from jaxtyping import Float
 
 from attnlib.errors import AssetError, AttnlibError, BadValue, UnknownName, did_you_mean
+from attnlib.files import write_whole
 from attnlib.measuring.reading import Reading
-from attnlib.outputs import write_whole
 from attnlib.plots.viewer import parsed_head
 from experiments.atlas.atlasfacts import Fact, rounded
 from experiments.atlas.atlasfile import (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnlib.outputs import check_out, write_whole
+from attnlib.files import check_out, write_whole
 from attnlib.plots.viewer import PAGE, SLEEPING, asset, script, shown_name
 from experiments.atlas.atlas import Atlas
 from experiments.atlas.atlascolumns import page_data

@@ -12,7 +12,7 @@ from attnlib.data.corpora import Corpus
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.papers import Finding
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.shared.antecedents import advantage, antecedent_table, choices
 
 SYSTEMS = {"nearest": "nearest", "head match": "head_match", "rule-based": "rule_based"}
@@ -26,6 +26,7 @@ SHOWN = {
 }
 
 
+@experiment(version=1)
 def coreference(
     corpus: Corpus,
     *,

@@ -14,7 +14,7 @@ from attnlib.measuring.head_tables import layer_means
 from attnlib.measuring.prediction import predictions
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.clark2019.distances import divergences
 from experiments.clark2019.surface import POSITIONAL, surface
 from experiments.clark2019.syntax import TABLE1
@@ -23,6 +23,7 @@ Row = tuple[str, str, float, float]
 MOST_TEXTS, MOST_DIVERGENCES, MOST_TREES = 200, 20, 1000
 
 
+@experiment(version=1)
 def disagreements(
     wiki: Corpus,
     trees: Corpus,

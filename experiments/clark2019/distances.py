@@ -9,10 +9,11 @@ from attnlib.data.corpora import Corpus
 from attnlib.measuring.stream import Progress, chosen_metrics, stream
 from attnlib.models import Encoder
 from bookkit.papers import Finding
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.shared.clusters import behaviours, closeness, planar
 
 
+@experiment(version=1)
 def divergences(
     corpus: Corpus,
     *,
@@ -59,6 +60,7 @@ def distance_matrix(table: pd.DataFrame) -> np.ndarray:
     return matrix
 
 
+@experiment(version=1)
 def plane(distances: pd.DataFrame, surface: pd.DataFrame, *, seed: int = 0) -> Found:
     """The heads on a plane, and two permutation tests: same layer, same behaviour (Fig. 6).
 

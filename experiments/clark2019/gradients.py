@@ -14,13 +14,14 @@ from attnlib.measuring.bootstrap import Grids, statistics
 from attnlib.measuring.head_tables import layer_means
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
-from bookkit.results import Found, findings
+from bookkit.store import Found, experiment, findings
 from experiments.shared.headfit import Budget, masked_lm_head
 from experiments.shared.importance import Gradients, attention_gradients
 
 MASK_RATE = 0.15
 
 
+@experiment(version=1, trains=True)
 def gradients(
     corpus: Corpus,
     fit_on: Corpus,

@@ -11,11 +11,11 @@ import pandas as pd
 from attnlib.attention.words import N_SPECIAL, word_maps
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import CorefDocument, Segment, Tree
-from attnlib.data.parse import parsed_words
+from attnlib.data.parser import parsed_words
 from attnlib.measuring.stream import chosen_metrics, stream
 from attnlib.models import Encoder
 from attnlib.plots.lines import Lines, as_table
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.clark2019.syntax import TABLE1
 
 SHORTEST, LONGEST = 6, 13
@@ -29,6 +29,7 @@ PATTERNS = {
 N_RELATIONS = 6
 
 
+@experiment(version=1)
 def portraits(corpus: Corpus, surface: pd.DataFrame, *, encoder: Encoder) -> Found:
     """The strongest head of each of the four patterns of Fig. 1, on a typical sentence.
 
@@ -51,6 +52,7 @@ def portraits(corpus: Corpus, surface: pd.DataFrame, *, encoder: Encoder) -> Fou
     return _drawn(encoder, examples, chosen, [() for _ in chosen])
 
 
+@experiment(version=1)
 def relation_portraits(corpus: Corpus, table1: pd.DataFrame, *, encoder: Encoder) -> Found:
     """The best heads of the relations with the largest gains over a fixed offset (Fig. 5).
 

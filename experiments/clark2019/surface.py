@@ -13,7 +13,7 @@ from attnlib.measuring.bootstrap import Grids, Statistic, statistics
 from attnlib.measuring.head_tables import layer_means
 from attnlib.measuring.stream import Progress, chosen_metrics, stream
 from attnlib.models import Encoder
-from bookkit.results import Found, findings
+from bookkit.store import Found, experiment, findings
 
 SURFACE = (
     "mass_to_self",
@@ -33,6 +33,7 @@ BROAD, POSITIONAL, SPECIAL = 3.8, 0.5, 0.6
 """From which entropy, and from which share of attention, the paper's code gives a head a name."""
 
 
+@experiment(version=1)
 def surface(
     corpus: Corpus,
     *,

@@ -17,7 +17,7 @@ from attnlib.measuring.prediction import predictions
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.papers import Finding
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 
 COMMON = ("prep", "pobj", "det", "nn", "nsubj", "amod", "dobj", "advmod", "aux")
 OTHERS = ("poss", "auxpass", "ccomp", "mark", "prt")
@@ -31,6 +31,7 @@ QUOTED = (
 )
 
 
+@experiment(version=1)
 def syntax(
     corpus: Corpus,
     *,

@@ -13,7 +13,7 @@ from attnlib.errors import BadValue
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.papers import Finding
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.guan2020.subjects import reader_and_types
 from experiments.guan2020.tables import BASELINE, ROWS, UNTAPPED, Row, row_numbered
 from experiments.shared.ablations import (
@@ -29,6 +29,7 @@ from experiments.shared.answers import score_answers, summary
 from experiments.shared.headtypes import TYPES
 
 
+@experiment(version=1, trains=True)
 def type_answers(
     *given: Corpus | pd.DataFrame,
     encoder: Encoder,
@@ -69,6 +70,7 @@ def type_answers(
     return Found(found, facts=facts)
 
 
+@experiment(version=1, trains=True)
 def control_answers(
     *given: Corpus | pd.DataFrame,
     encoder: Encoder,
@@ -129,6 +131,7 @@ def spread_out(groups: Sequence[str], n: int) -> list[int]:
     return sorted(place for _, _, place in turns[:n])
 
 
+@experiment(version=1)
 def ablations(answers: pd.DataFrame, *controls: pd.DataFrame, seed: int = 0) -> Found:
     """Tables 2 and 3: what each ablation costs, and how much of that is due to the type.
 

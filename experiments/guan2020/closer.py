@@ -12,7 +12,7 @@ from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Question
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.guan2020.ablating import spread_out
 from experiments.guan2020.subjects import reader_and_types
 from experiments.guan2020.tables import ROWS
@@ -29,6 +29,7 @@ READINGS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
 """Other readings of Sec. 5: which kinds of ablation they concern, and what is different."""
 
 
+@experiment(version=1, trains=True)
 def ablation_decisions(
     *given: Corpus | pd.DataFrame,
     encoder: Encoder,
@@ -69,6 +70,7 @@ def ablation_decisions(
     return Found(pd.DataFrame(rows), facts=facts)
 
 
+@experiment(version=1, trains=True)
 def single_head_effects(
     *given: Corpus | pd.DataFrame,
     encoder: Encoder,

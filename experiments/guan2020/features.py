@@ -15,7 +15,7 @@ from attnlib.measuring.stream import Progress, stream
 from attnlib.metrics.distance import distance_metrics, feature_rows
 from attnlib.models import Encoder, weights_digest
 from bookkit.papers import Finding
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.guan2020.subjects import model_of
 from experiments.shared.headtypes import TYPES, fitted, named_types
 
@@ -105,6 +105,7 @@ def features_of(
     return _KEPT[key]
 
 
+@experiment(version=1, trains=True)
 def head_features(
     *corpora: Corpus,
     encoder: Encoder,
@@ -149,6 +150,7 @@ READINGS: dict[str, dict[str, Any]] = {
 """Other readings of Eq. 2, by what is different."""
 
 
+@experiment(version=1, trains=True)
 def feature_decisions(
     *corpora: Corpus,
     encoder: Encoder,

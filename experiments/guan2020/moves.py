@@ -9,11 +9,12 @@ import pandas as pd
 
 from attnlib.errors import BadValue
 from bookkit.papers import Finding
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.guan2020.subjects import PRETRAINED, QUESTIONS
 from experiments.shared.headtypes import TYPES
 
 
+@experiment(version=1)
 def type_moves(*tables: pd.DataFrame, models: Sequence[str]) -> Found:
     """The type of every head before and after, for each fine-tuned model.
 

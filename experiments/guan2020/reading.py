@@ -11,12 +11,13 @@ from attnlib.data.corpora import Corpus
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.papers import Finding
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.guan2020.subjects import reader_of
 from experiments.shared.answers import score_answers, summary
 from experiments.shared.spanmodel import SpanHead, SpanReader
 
 
+@experiment(version=1, trains=True)
 def reading(
     *corpora: Corpus,
     encoder: Encoder,

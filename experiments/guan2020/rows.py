@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from bookkit.papers import Finding
-from bookkit.results import Found
+from bookkit.store import Found
 from experiments.guan2020.subjects import PRETRAINED, QUESTIONS
 from experiments.guan2020.types import SLUGS
 

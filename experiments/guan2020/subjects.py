@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -13,8 +12,9 @@ from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS
 from attnlib.errors import BadValue
 from attnlib.measuring.stream import Progress
-from attnlib.models import Encoder, load_encoder
-from bookkit.results import Found, file_digest
+from attnlib.models import Encoder, load_encoder, model_folder
+from bookkit.store import Found
+from experiments.shared.chapter import file_digest
 from experiments.shared.finetune import finetuned
 from experiments.shared.publishedreader import published_reader
 from experiments.shared.spanmodel import SpanReader, spantuned
@@ -86,7 +86,7 @@ def _subject(
 
 def _published(name: str) -> dict[str, Any]:
     """A published model as a recipe: its name, and the digest of its files for the results."""
-    return {"published": name, "files": file_digest(Path(load_encoder(name).source))}
+    return {"published": name, "files": file_digest(model_folder(name))}
 
 
 def reader_of(

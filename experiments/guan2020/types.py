@@ -13,7 +13,7 @@ from attnlib.measuring.bootstrap import LEVEL
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.papers import Finding
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.guan2020.features import N_TYPES, Features, features_of
 from experiments.guan2020.subjects import QUESTIONS
 from experiments.guan2020.typestability import (
@@ -32,6 +32,7 @@ SLUGS = {name: name.replace("&", "_") for name in TYPES}
 """Types as the names of numbers have them."""
 
 
+@experiment(version=1, trains=True)
 def head_types(
     *corpora: Corpus,
     encoder: Encoder,
@@ -75,6 +76,7 @@ def head_types(
     return Found(table, numbers, facts)
 
 
+@experiment(version=1, trains=True)
 def cluster_number(
     *corpora: Corpus,
     encoder: Encoder,
@@ -118,6 +120,7 @@ def cluster_number(
     return Found(counts.reset_index(), findings, facts)
 
 
+@experiment(version=1, trains=True)
 def type_stability(
     *corpora: Corpus,
     encoder: Encoder,

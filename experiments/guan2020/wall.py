@@ -17,13 +17,14 @@ from attnlib.data.examples import Question, sentence_starts
 from attnlib.errors import BadValue
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.guan2020.subjects import model_of
 
 STEPS = 255
 """A weight is kept as a whole number of so many steps."""
 
 
+@experiment(version=1, trains=True)
 def wall_maps(
     *corpora: Corpus,
     encoder: Encoder,

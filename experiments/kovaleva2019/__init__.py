@@ -31,7 +31,7 @@ from experiments.kovaleva2019.maps import (
     pattern_network,
     pattern_overview,
 )
-from experiments.kovaleva2019.portraits import example_maps, frame_lines
+from experiments.kovaleva2019.portraits import example_pictures, frame_portraits, pictures_of
 from experiments.kovaleva2019.repeats import copied_words, repeats_overview
 from experiments.kovaleva2019.rows import (
     beside,
@@ -85,12 +85,12 @@ __all__ = [
     "disabling_overview",
     "disabling_quotes",
     "disabling_table",
-    "example_maps",
+    "example_pictures",
     "filtered",
     "first_of_pairs",
     "frame_heads_disabled",
-    "frame_lines",
     "frame_loss_table",
+    "frame_portraits",
     "frame_quotes",
     "frame_scores",
     "gainer_table",
@@ -114,6 +114,7 @@ __all__ = [
     "pattern_counts",
     "pattern_network",
     "pattern_overview",
+    "pictures_of",
     "profiles",
     "repeats_overview",
     "score_rows",

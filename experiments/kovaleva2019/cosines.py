@@ -14,13 +14,14 @@ from attnlib.measuring.bootstrap import estimate
 from attnlib.measuring.similarity import compared
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.kovaleva2019.grids import drawn, head_rows
 from experiments.shared.taskplans import tuned_model
 
 DRAWS = 1000
 
 
+@experiment(version=1, trains=True)
 def map_cosines(
     train: Corpus,
     test: Corpus,
@@ -70,6 +71,7 @@ def layer_draws(found: Found) -> pd.DataFrame:
     return pd.DataFrame(layers, columns=[f"layer {n + 1}" for n in range(layers.shape[1])])
 
 
+@experiment(version=1)
 def cosine_overview(*draws: pd.DataFrame, tasks: Sequence[str]) -> Found:
     """In how many tasks the last two layers change most, and whether change grows with depth.
 

@@ -16,7 +16,7 @@ from attnlib.measuring.significance import ALPHA, benjamini_hochberg, holm
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.papers import Finding
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.kovaleva2019.grids import TAIL, drawn
 from experiments.shared.disabling import (
     Answers,
@@ -36,6 +36,7 @@ HALVES = 200
 """Random halves of the inputs on which the best head is chosen, to be tested on the other half."""
 
 
+@experiment(version=1, trains=True)
 def disabled_answers(
     train: Corpus,
     test: Corpus,
@@ -58,6 +59,7 @@ def disabled_answers(
     return Found(pd.DataFrame({"label": found.labels, **columns}), facts=facts)
 
 
+@experiment(version=1)
 def disabling_effects(answers: pd.DataFrame, *, task: str, seed: int = 0) -> Found:
     """The change of the task's metric by every head and layer, in points, with its uncertainty.
 
@@ -155,6 +157,7 @@ def controlled(effects: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return table
 
 
+@experiment(version=1)
 def disabling_overview(*effects: pd.DataFrame, facts: Mapping[str, Mapping[str, Any]]) -> Found:
     """The claims of sec. 4.6 over all tasks.
 
@@ -254,6 +257,7 @@ def cost_correlation(first: pd.DataFrame, second: pd.DataFrame) -> float:
     return float(spearmanr(one, other[one.index]).statistic)
 
 
+@experiment(version=1)
 def frame_heads_disabled(*tables: pd.DataFrame, tasks: Sequence[str], n: int = 2) -> Found:
     """Sec. 5: what every task loses without each of the n strongest frame heads.
 

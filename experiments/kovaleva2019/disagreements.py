@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnlib.data.corpora import Corpus
-from attnlib.data.overlays import with_trees
+from attnlib.data.corpora import Corpus, with_trees
 from attnlib.measuring.head_tables import head_name
 from attnlib.metrics.links import words_of
 from attnlib.metrics.word_kinds import FEATURES
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 
 LISTED = (
     *("neither", "nor", "not", "never", "none", "nothing", "nowhere"),
@@ -27,6 +26,7 @@ SKIPPED = "negation"
 """The one kind for which the authors' code leaves out inputs without it."""
 
 
+@experiment(version=1, reads=["spacy-en"])
 def negation_by_letters(*corpora: Corpus, tasks: Sequence[str]) -> Found:
     """Inputs with a negation, found as a word, and kept by the authors' code for its letters.
 

@@ -18,7 +18,7 @@ from attnlib.measuring.stream import Progress, stream
 from attnlib.metrics.links import control_metric, found_links, frame_links, link_metric
 from attnlib.models import Encoder
 from bookkit.papers import Finding
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.kovaleva2019.grids import TAIL, drawn, head_rows, mean_ends
 
 ASSET, REFERENCE = "kovaleva-reference", "kovaleva_heads_digitised.tsv"
@@ -73,6 +73,7 @@ def filtered(corpus: Corpus, but: Corpus | None = None) -> Corpus:
     return replace(corpus, examples=tuple(kept), digest=examples_digest(tuple(kept)))
 
 
+@experiment(version=1)
 def frame_scores(
     corpus: Corpus,
     *,
@@ -158,6 +159,7 @@ def authors_map() -> pd.DataFrame:
     return table.assign(layer=table["layer"] + 1, head=table["head"] + 1)
 
 
+@experiment(version=1, reads=["kovaleva-reference"])
 def beside_authors(*tables: pd.DataFrame, columns: Sequence[str], seed: int = 0) -> Found:
     """Layer profiles, ours and those of the authors' maps, with their rank correlation.
 

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from attnlib.data.corpora import Corpus
-from attnlib.data.sources import sha256_of
 from attnlib.errors import BadValue
+from attnlib.files import sha256_of
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder, load_encoder, weights_digest
 from bookkit.papers import Finding
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.kovaleva2019.grids import drawn, measured
 from experiments.shared.patternnet import (
     PatternNet,
@@ -84,6 +84,7 @@ def drawn_heads(heads: Sequence[Any], seed: int) -> list[np.ndarray]:
     return [np.arange(len(heads)), *(np.concatenate([places[i] for i in row]) for row in draws)]
 
 
+@experiment(version=1)
 def label_counts(*, labels: str, seed: int = 0) -> Found:
     """What the maps were called, and how far a second pass agrees with the first.
 
@@ -181,6 +182,7 @@ def network(
     return net
 
 
+@experiment(version=1, trains=True)
 def pattern_network(
     *trains: Corpus,
     encoder: Encoder,
@@ -276,6 +278,7 @@ def _places(table: pd.DataFrame, seed: int) -> list[np.ndarray]:
 # --- shares ---------------------------------------------------------------------------------------
 
 
+@experiment(version=1, trains=True)
 def pattern_counts(
     *corpora: Corpus,
     encoder: Encoder,
@@ -309,6 +312,7 @@ def pattern_counts(
     return Found(table, facts=facts)
 
 
+@experiment(version=1)
 def pattern_overview(
     *tables: pd.DataFrame, tasks: Sequence[str], pairs: Sequence[bool], seed: int = 0
 ) -> Found:

@@ -6,17 +6,45 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from random import Random
 
+import numpy as np
+import pandas as pd
 import torch
 
 from attnlib.data.corpora import Corpus
 from attnlib.errors import CorpusError
 from attnlib.models import Encoder, load_encoder
-from attnlib.plots.lines import Lines
+from attnlib.plots.lines import Lines, as_table
+from bookkit.store import Found, experiment
 from experiments.kovaleva2019.patternfigures import PatternExample
 from experiments.shared.patterns import PATTERNS, all_maps, labelled_maps, pictures
 
 LARGE = 64
 """Pixels of a picture that is shown."""
+
+
+@experiment(version=1)
+def example_pictures(
+    *corpora: Corpus, encoder: Encoder, names: Sequence[str], labels: str
+) -> Found:
+    """The pictures of `example_maps`, a row per pixel; `labels` is the digest of all labels."""
+    found = example_maps(encoder, dict(zip(names, corpora, strict=True)))
+    tables = []
+    for number, one in enumerate(found):
+        row, column = np.indices(one.picture.shape).reshape(2, -1)
+        pixels = {"row": row, "column": column, "shade": one.picture.ravel()}
+        whose = {"example": number, "pattern": one.pattern, "name": one.name}
+        tables.append(pd.DataFrame(pixels).assign(**whose))
+    return Found(pd.concat(tables, ignore_index=True), facts={"inputs": len(found)})
+
+
+def pictures_of(table: pd.DataFrame) -> list[PatternExample]:
+    """The pictures behind the rows of `example_pictures`."""
+    found = []
+    for _, rows in table.groupby("example", sort=True):
+        picture = rows.pivot(index="row", columns="column", values="shade").to_numpy()
+        pattern, name = rows.iloc[0][["pattern", "name"]]
+        found.append(PatternExample(str(pattern), picture, str(name)))
+    return found
 
 
 def example_maps(
@@ -55,11 +83,13 @@ def example_maps(
     return found
 
 
-def frame_lines(
-    encoder: Encoder, corpus: Corpus, names: Sequence[str], *, word: str = ""
-) -> list[Lines]:
+@experiment(version=1)
+def frame_portraits(
+    corpus: Corpus, *, encoder: Encoder, names: Sequence[str], word: str = ""
+) -> Found:
     """Some heads on a sentence with a frame: lines from the word that evokes it are marked.
 
+    table  the rows of `attnlib.plots.lines.as_table`
     word  the sentence is the first whose target this is, or the first of all
     """
     for example in corpus.examples:
@@ -77,4 +107,4 @@ def frame_lines(
         layer, head = (int(part) - 1 for part in name.split("-"))
         what = f"frame {example.frame}"  # type: ignore[attr-defined]
         panels.append(Lines(pieces, maps[layer, head].numpy(), name, what, tuple(marked)))
-    return panels
+    return Found(as_table(panels), facts={"inputs": 1})

@@ -13,21 +13,21 @@ from torch import Tensor
 
 from attnlib.attention.encode import Batch
 from attnlib.attention.maps import Attention
-from attnlib.data.corpora import Corpus
-from attnlib.data.overlays import with_trees
+from attnlib.data.corpora import Corpus, with_trees
 from attnlib.measuring.head_tables import head_name
 from attnlib.measuring.stream import Progress
 from attnlib.metrics.links import copy_links, found_links, linked_pieces, per_batch
 from attnlib.metrics.registry import Metric, Partial
 from attnlib.models import Encoder
 from bookkit.papers import Finding
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.kovaleva2019.grids import head_rows, measured
 from experiments.shared.taskplans import tuned_model
 
 Pairs = Bool[Tensor, "batch query key"]
 
 
+@experiment(version=1, reads=["spacy-en"], trains=True)
 def copied_words(
     train: Corpus,
     test: Corpus,
@@ -82,6 +82,7 @@ def _pair_mean(name: str, linked: Callable[[Batch], Pairs]) -> Metric:
     return Metric(f"pairs_{name}", what, "kovaleva2019:sec5", "weight", (0, 1), kernel)
 
 
+@experiment(version=1)
 def repeats_overview(copies: pd.DataFrame, costs: pd.DataFrame) -> Found:
     """Does a task need the heads that find a word's copy in the other text?
 

@@ -12,7 +12,7 @@ from attnlib.errors import BadValue
 from attnlib.measuring.head_tables import head_name
 from attnlib.measuring.significance import ALPHA
 from bookkit.papers import Finding
-from bookkit.results import Found
+from bookkit.store import Found
 from experiments.kovaleva2019.disable import controlled
 from experiments.kovaleva2019.disagreements import missing_as_zero
 from experiments.kovaleva2019.tuning import CONSTANT

@@ -11,8 +11,7 @@ import torch
 from scipy.stats import rankdata, spearmanr
 
 from attnlib.attention.maps import Attention
-from attnlib.data.corpora import Corpus
-from attnlib.data.overlays import with_trees
+from attnlib.data.corpora import Corpus, with_trees
 from attnlib.measuring.head_tables import head_name
 from attnlib.measuring.significance import ALPHA, benjamini_hochberg, one_sided
 from attnlib.measuring.stream import Progress
@@ -27,7 +26,7 @@ from attnlib.metrics.registry import METRICS, Metric, Partial
 from attnlib.metrics.word_kinds import FEATURES, Feature, Marked, markers
 from attnlib.models import Encoder
 from bookkit.papers import Finding
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.kovaleva2019.grids import head_rows, mean_ends, measured
 from experiments.shared.taskplans import tuned_model
 
@@ -45,6 +44,7 @@ LINK_FINDINGS = {
 """What the claims ask of a link: the mean over tasks."""
 
 
+@experiment(version=1, reads=["spacy-en"], trains=True)
 def word_links(
     train: Corpus,
     test: Corpus,
@@ -84,6 +84,7 @@ def word_links(
     return Found(table, facts=facts)
 
 
+@experiment(version=1)
 def link_overview(*tables: pd.DataFrame, tasks: Sequence[str]) -> Found:
     """Are heads with strong links just heads with diagonal maps? Means over the tasks.
 
@@ -138,6 +139,7 @@ def partial_rank(first: Any, second: Any, fixed: Any) -> float:
     return float((r[0, 1] - r[0, 2] * r[1, 2]) / np.sqrt(below)) if below > 1e-12 else float("nan")
 
 
+@experiment(version=1, reads=["spacy-en"], trains=True)
 def cls_attention(
     train: Corpus,
     test: Corpus,
@@ -182,6 +184,7 @@ def _from_cls(kind: str, marked: Marked) -> Metric:
     return Metric(f"from_cls_{kind}", what, "kovaleva2019:sec4.5", "weight", (0, 1), kernel)
 
 
+@experiment(version=1)
 def cls_overview(*tables: pd.DataFrame, tasks: Sequence[str]) -> Found:
     """The kinds of word that [CLS] attends to most, by task.
 

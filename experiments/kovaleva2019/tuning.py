@@ -16,7 +16,7 @@ from attnlib.measuring.bootstrap import REPLICATES
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.papers import Finding
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.kovaleva2019.grids import drawn
 from experiments.shared.disabling import row_scores
 from experiments.shared.finetune import STARTS as TRAINED
@@ -29,6 +29,7 @@ STARTS = (UNTRAINED, *sorted(TRAINED))
 CONSTANT = "constant"
 
 
+@experiment(version=1, trains=True)
 def start_answers(
     train: Corpus,
     test: Corpus,
@@ -62,6 +63,7 @@ def start_answers(
     return Found(pd.DataFrame({"answer": answers, "label": labels}), facts=facts)
 
 
+@experiment(version=1)
 def starts_overview(
     *answers: pd.DataFrame, tasks: Sequence[str], starts: Sequence[str], seed: int = 0
 ) -> Found:

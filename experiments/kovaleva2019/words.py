@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnlib.data.corpora import Corpus
-from attnlib.data.overlays import with_trees
+from attnlib.data.corpora import Corpus, with_trees
 from attnlib.measuring.bootstrap import statistics
 from attnlib.measuring.head_tables import head_name
 from attnlib.measuring.significance import ALPHA, benjamini_hochberg, one_sided
@@ -17,7 +16,7 @@ from attnlib.measuring.stream import Measurement, Progress
 from attnlib.metrics.word_kinds import FEATURES, SPECIAL, stripe_metrics
 from attnlib.models import Encoder
 from bookkit.papers import Finding
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.kovaleva2019.grids import head_rows, mean_ends, measured
 from experiments.shared.taskplans import tuned_model
 
@@ -27,6 +26,7 @@ NOUN_TASKS = ("mrpc", "rte", "qqp")
 NEGATION_TASK = "qnli"
 
 
+@experiment(version=1, reads=["spacy-en"], trains=True)
 def stripe_maps(
     train: Corpus,
     test: Corpus,
@@ -99,6 +99,7 @@ def _stripe_numbers(
     return {name: [float(end) for end in ends] for name, ends in found.items()}
 
 
+@experiment(version=1)
 def stripe_overview(*tables: pd.DataFrame, facts: Mapping[str, Mapping[str, Any]]) -> Found:
     """The claims of sec. 4.4 over all tasks.
 

@@ -9,7 +9,7 @@ from experiments.pande2021.disagreements import disagreements, threshold_curves
 from experiments.pande2021.draws import bias_changes, number_draws
 from experiments.pande2021.newroles import NEW, new_sieves
 from experiments.pande2021.overview import changes_overview, numbers_overview
-from experiments.pande2021.portraits import sieve_panels
+from experiments.pande2021.portraits import sieve_portraits
 from experiments.pande2021.rows import (
     beside_correlations,
     block_quotes,
@@ -70,7 +70,7 @@ __all__ = [
     "role_moments",
     "score_examples",
     "score_spread",
-    "sieve_panels",
+    "sieve_portraits",
     "spearman_inputs",
     "spread_rows",
     "task_plans",

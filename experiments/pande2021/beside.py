@@ -10,7 +10,7 @@ import pandas as pd
 from attnlib.data.assets import resolve
 from attnlib.errors import CorpusError
 from attnlib.measuring.head_tables import layer_means, rank_correlation
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.pande2021.numbers import BLOCK
 
 ASSET = "pande-reference"
@@ -59,6 +59,7 @@ def authors_maps(folder: Path) -> pd.DataFrame:
     ).reset_index(drop=True)
 
 
+@experiment(version=1, reads=["pande-reference"])
 def authors_beside(*moments: pd.DataFrame, tasks: Sequence[str], seed: int = 0) -> Found:
     """Layer profiles of the mean score, ours and theirs, and their rank correlation.
 

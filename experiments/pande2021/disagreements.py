@@ -9,13 +9,14 @@ import pandas as pd
 
 from attnlib.measuring.roles import AUTHORS, THRESHOLD, role_tests
 from attnlib.metrics.sieves import COARSE, SIEVES
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.pande2021.numbers import BLOCK
 from experiments.pande2021.scoring import AS_AUTHORS
 
 THRESHOLDS = tuple(np.round(np.arange(1.5, 6.01, 0.25), 2).tolist())
 
 
+@experiment(version=1)
 def disagreements(
     *moments: pd.DataFrame, tasks: Sequence[str], threshold: float = THRESHOLD
 ) -> Found:
@@ -63,6 +64,7 @@ def _defined(table: pd.DataFrame, role: str) -> bool:
     return bool(table.loc[table["role"] == role, "bias"].notna().any())
 
 
+@experiment(version=1)
 def threshold_curves(*moments: pd.DataFrame, tasks: Sequence[str]) -> Found:
     """Heads with each role at thresholds from 1.5 to 6, uncorrected and corrected.
 

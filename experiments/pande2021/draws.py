@@ -14,7 +14,7 @@ from attnlib.measuring.significance import ALPHA, drawn_moments, from_moments
 from attnlib.measuring.stream import Progress
 from attnlib.metrics.sieves import SIEVES
 from attnlib.models import Encoder
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.pande2021.numbers import BLOCK, depth, role_numbers
 from experiments.pande2021.scoring import scores_of
 
@@ -28,6 +28,7 @@ PARTS = {"initial": (0, 4), "middle": (4, 8), "final": (8, 12)}
 """The thirds of Fig. 6, in twelfths of the depth."""
 
 
+@experiment(version=1, reads=["spacy-en"], trains=True)
 def number_draws(
     train: Corpus,
     test: Corpus,
@@ -62,6 +63,7 @@ def number_draws(
     return Found(pd.DataFrame(rows), facts={"inputs": found.n_inputs, "task": task})
 
 
+@experiment(version=1, reads=["spacy-en"], trains=True)
 def bias_changes(
     train: Corpus,
     test: Corpus,

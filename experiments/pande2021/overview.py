@@ -12,7 +12,7 @@ import pandas as pd
 from attnlib.measuring.bootstrap import LEVEL
 from attnlib.metrics.sieves import COARSE
 from bookkit.papers import Finding
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.pande2021.draws import HEADS, parts_of
 
 BY_TASK = (
@@ -24,6 +24,7 @@ SPREAD = "overlap.syntactic_local"
 """A number whose smallest and largest value over tasks the paper tells."""
 
 
+@experiment(version=1)
 def numbers_overview(*draws: pd.DataFrame, tasks: Sequence[str]) -> Found:
     """The mean of every number over the tasks that define it.
 
@@ -49,6 +50,7 @@ def numbers_overview(*draws: pd.DataFrame, tasks: Sequence[str]) -> Found:
     return Found(pd.DataFrame(rows), found, {"tasks": list(tasks)})
 
 
+@experiment(version=1)
 def changes_overview(*changes: pd.DataFrame, tasks: Sequence[str]) -> Found:
     """Fig. 6 over all tasks: the change of each role in each third, and the claims' numbers.
 

@@ -7,22 +7,30 @@ from collections.abc import Sequence
 import numpy as np
 
 from attnlib.attention.encode import batches, encode
-from attnlib.data.corpora import Corpus
+from attnlib.data.corpora import Corpus, with_trees
 from attnlib.data.examples import Segment
-from attnlib.data.overlays import with_trees
 from attnlib.errors import BadValue
 from attnlib.metrics.sieves import SIEVES
 from attnlib.models import Encoder
-from attnlib.plots.lines import Lines
+from attnlib.plots.lines import Lines, as_table
+from bookkit.store import Found, experiment
 
 SENTENCE = "The small cat quickly saw a grey mouse."
 SECOND = "It ran away."
 
 
-def sieve_panels(
-    encoder: Encoder, asked: Sequence[tuple[str, str]], text: str = SENTENCE, pair: str = SECOND
-) -> list[Lines]:
-    """For each (role, piece) one panel: lines from the piece to the keys of its sieve."""
+@experiment(version=1, reads=["spacy-en"])
+def sieve_portraits(
+    *,
+    encoder: Encoder,
+    asked: Sequence[tuple[str, str]],
+    text: str = SENTENCE,
+    pair: str = SECOND,
+) -> Found:
+    """For each (role, piece) one panel: lines from the piece to the keys of its sieve.
+
+    table  the rows of `attnlib.plots.lines.as_table`
+    """
     corpus = Corpus(
         "sentence", "segment", (Segment("sentence", text, pair),), {}, "own", "sentence"
     )
@@ -39,4 +47,4 @@ def sieve_panels(
         weights[place] = held / max(held.sum(), 1.0)
         what = f"{int(held.sum())} of {len(tokens)} pieces"
         panels.append(Lines(tokens, weights, role.replace("_", "-"), what, (place,)))
-    return panels
+    return Found(as_table(panels), facts={"inputs": 1})

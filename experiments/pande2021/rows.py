@@ -12,7 +12,7 @@ import pandas as pd
 from attnlib.measuring.bootstrap import estimate
 from attnlib.measuring.roles import THRESHOLD, role_tests
 from attnlib.metrics.sieves import COARSE, SIEVES
-from bookkit.results import Found
+from bookkit.store import Found
 from experiments.pande2021.numbers import BLOCK
 from experiments.pande2021.overview import finding
 

@@ -16,7 +16,7 @@ from attnlib.measuring.stream import Progress
 from attnlib.metrics.sieves import AUTHORS_BY_WORD, COARSE, SIEVES
 from attnlib.models import Encoder, random_twin, weights_digest
 from bookkit.papers import Finding
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.pande2021.newroles import new_sieves
 from experiments.pande2021.numbers import COARSE_AS_JUDGED
 from experiments.shared.taskplans import tuned_model
@@ -55,6 +55,7 @@ def scores_of(
     return _KEPT[key]
 
 
+@experiment(version=1, reads=["spacy-en"], trains=True)
 def role_moments(
     train: Corpus,
     test: Corpus,
@@ -91,6 +92,7 @@ def role_moments(
     return Found(table, facts=facts)
 
 
+@experiment(version=1, reads=["spacy-en"], trains=True)
 def score_spread(
     train: Corpus,
     test: Corpus,
@@ -116,6 +118,7 @@ def score_spread(
     return Found(pd.concat(parts, ignore_index=True), facts={"inputs": found.n_inputs})
 
 
+@experiment(version=1, reads=["spacy-en"], trains=True)
 def score_examples(
     train: Corpus,
     test: Corpus,
@@ -156,6 +159,7 @@ def score_examples(
     return Found(shown, facts={"inputs": found.n_inputs, "task": task})
 
 
+@experiment(version=1, reads=["spacy-en"], trains=True)
 def decisions(
     train: Corpus,
     test: Corpus,
@@ -190,6 +194,7 @@ def decisions(
     return Found(pd.DataFrame(rows, columns=columns), facts={"inputs": found.n_inputs})
 
 
+@experiment(version=1, reads=["spacy-en"])
 def random_heads(
     test: Corpus, *, encoder: Encoder, seed: int = 0, progress: Progress | None = None
 ) -> Found:

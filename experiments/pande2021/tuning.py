@@ -15,11 +15,12 @@ from attnlib.measuring.bootstrap import LEVEL, REPLICATES
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.papers import Finding
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 from experiments.shared.glue import scores
 from experiments.shared.taskplans import tuned_model
 
 
+@experiment(version=1, trains=True)
 def tuning(
     train: Corpus,
     test: Corpus,
@@ -106,6 +107,7 @@ def tuning_caption(found: Mapping[str, Found]) -> str:
     return f"Scores on held-out inputs with 95% intervals, and the best constant answer. {told}."
 
 
+@experiment(version=1)
 def tuning_overview(*tables: pd.DataFrame, tasks: Sequence[str]) -> Found:
     """The smallest gain of a model over the constant answer, in accuracy or correlation.
 

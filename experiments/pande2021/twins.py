@@ -8,11 +8,12 @@ import torch
 from attnlib.attention.encode import batches, encode, model_inputs
 from attnlib.data.corpora import Corpus
 from attnlib.models import Encoder
-from bookkit.results import Found
+from bookkit.store import Found, experiment
 
 MOST = 50
 
 
+@experiment(version=1)
 def delimiter_twins(test: Corpus, *, encoder: Encoder, max_length: int = 128) -> Found:
     """How far [CLS] is from the last [SEP], over how far it is from the words of the input.
 

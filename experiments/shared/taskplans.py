@@ -11,7 +11,7 @@ from attnlib.data.tasks import TASKS
 from attnlib.errors import BadValue
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
-from bookkit.results import Found
+from bookkit.store import Found
 from experiments.shared.finetune import FineTuned, finetuned
 from experiments.shared.training import Recipe
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from attnlib.errors import UnknownName
-from bookkit import building, publishing, results
+from bookkit import building, publishing
 from bookkit.building import build_published
+from bookkit.store import Store
 
 ROOT = Path(__file__).parents[2]
 
@@ -68,14 +69,15 @@ def test_nothing_published_is_one_sentence(laid_out: dict[str, Path]) -> None:
 def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project in which only the first chapter was run; another's results are under way."""
     monkeypatch.setattr(publishing, "project_root", lambda: tmp_path)
-    monkeypatch.setattr(results, "PUBLISHED", tmp_path / "book" / "published" / "results")
+    kept = tmp_path / "book" / "published" / "store"
+    monkeypatch.setattr(publishing, "book_store", lambda: Store(tmp_path / "cache", kept))
     ran = tmp_path / "_build" / "standard" / "notebooks"
     ran.mkdir(parents=True)
     for page in ("first_look", "first_look-minilm-l6"):
         (ran / f"{page}.ipynb").write_text(executed("first_look"), encoding="utf-8")
-    results.PUBLISHED.mkdir(parents=True)
-    for name in ("kovaleva2019-underway-0.json", "first_look-stale-0.json"):
-        (results.PUBLISHED / name).write_text("{}")
+    for name in ("kovaleva2019/underway/v1-0.json", "first_look/stale/v1-0.json"):
+        (kept / name).parent.mkdir(parents=True)
+        (kept / name).write_text("{}")
     return tmp_path / "book" / "published"
 
 
@@ -85,7 +87,8 @@ def test_one_chapter_is_published_with_its_variants_and_nothing_else_moves(shelf
         "first_look.ipynb",
         "first_look-minilm-l6.ipynb",
     }
-    assert [path.name for path in results.PUBLISHED.iterdir()] == ["kovaleva2019-underway-0.json"]
+    left = list((shelf / "store").rglob("*.json"))
+    assert left == [shelf / "store" / "kovaleva2019" / "underway" / "v1-0.json"]
 
 
 def test_a_chapter_that_was_not_run_is_not_published(shelf: Path) -> None:

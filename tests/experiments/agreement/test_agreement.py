@@ -17,7 +17,7 @@ from attnlib.measuring.best_heads import DIRECTIONS, accuracy_grid
 from attnlib.measuring.significance import ALPHA, one_sided
 from attnlib.models import Encoder
 from bookkit.papers import Finding, load_paper
-from bookkit.results import Found
+from bookkit.store import Found
 from experiments import agreement as paper
 from experiments.agreement import (
     effects,
@@ -41,6 +41,7 @@ from experiments.agreement.vocabularies import (
     named_heads,
 )
 from experiments.kovaleva2019.grids import head_rows
+from experiments.shared.chapter import describe_corpus
 from experiments.shared.clusters import behaviours
 from experiments.shared.headtypes import fitted, named_types
 from experiments.shared.patterns import PATTERNS, rule
@@ -738,9 +739,10 @@ def test_numbers_that_are_told() -> None:
 def test_single_texts_and_their_lengths(e5_small: Encoder) -> None:
     one, two = Segment("a", "a cat"), Segment("b", "a cat", "a mat")
     singles, pairs_too = (Corpus("x", "segment", es, {}, "", "") for es in ((one,), (one, two)))
-    assert paper.is_single(singles) and not paper.is_single(pairs_too)
+    assert [describe_corpus(one)["pairs"] for one in (singles, pairs_too)] == [0, 1]
     n = len(e5_small.tokenizer("a cat")["input_ids"])
-    assert paper.mean_pieces(e5_small, [singles]) == f"x {n}"
+    lengths = paper.input_lengths(singles, encoder=e5_small).table
+    assert lengths.to_dict("records") == [{"corpus": "x", "pieces": n}]
 
 
 def test_a_threshold_changes_the_roles_alone() -> None:

@@ -20,7 +20,7 @@ import pytest
 from attnlib.errors import AssetError, AttnlibError, BadValue, UnknownName
 from attnlib.plots.viewer import asset, script
 from bookkit.pages.site import external_loads
-from bookkit.results import Found
+from bookkit.store import Found
 from experiments.agreement.atlasmaking import ROLES_TOLD, _effects, _roles, _skills
 from experiments.agreement.sightings import ROLES as TESTED
 from experiments.atlas import atlas as atlas_module

@@ -44,7 +44,7 @@ def test_a_published_chapter_on_agreement_has_its_atlas() -> None:
 
 def table_of(source: str) -> pd.DataFrame:
     """The table of a result, where it is published or where it is kept."""
-    for folder in (PUBLISHED / "results", cache_folder() / "results"):
+    for folder in (PUBLISHED / "store", cache_folder() / "store"):
         if (folder / f"{source}.parquet").is_file():
             return pd.read_parquet(folder / f"{source}.parquet")
     raise AssertionError(f"no table of {source}")

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from bookkit import publishing, results
+from bookkit import publishing
 from bookkit.ledger import atlas_in
+from bookkit.store import Store
 from experiments import agreement as paper
 from experiments.atlas import atlas as atlas_module
 from experiments.atlas import atlases
@@ -156,7 +157,8 @@ def test_publishing_writes_the_file_that_researchers_load(
     drawn: Atlas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publishing, "project_root", lambda: tmp_path)
-    monkeypatch.setattr(results, "PUBLISHED", tmp_path / "book" / "published" / "results")
+    kept = tmp_path / "book" / "published" / "store"
+    monkeypatch.setattr(publishing, "book_store", lambda: Store(tmp_path / "cache", kept))
     ran = tmp_path / "_build" / "standard" / "notebooks"
     ran.mkdir(parents=True)
     (ran / "agreement.ipynb").write_text(executed(drawn), encoding="utf-8")

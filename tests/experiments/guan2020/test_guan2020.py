@@ -25,7 +25,7 @@ from attnlib.data.examples import Answer, Question, Segment
 from attnlib.errors import AttnlibError, BadValue, CorpusError
 from attnlib.models import Encoder, load_encoder
 from bookkit.papers import Finding, judge, load_paper
-from bookkit.results import Found
+from bookkit.store import Found
 from experiments.guan2020 import ablating, closer, command, features, rows, types, wall
 from experiments.guan2020.features import Features
 from experiments.guan2020.moves import type_moves

@@ -19,7 +19,7 @@ from attnlib.data.tasks import TASKS
 from attnlib.errors import BadValue, CorpusError
 from attnlib.models import Encoder, load_encoder
 from bookkit.papers import load_paper
-from bookkit.results import Found
+from bookkit.store import Found
 from experiments import kovaleva2019 as paper
 from experiments.kovaleva2019 import disable, frames, grids, maps, repeats, tokens
 from experiments.shared.finetune import finetuned

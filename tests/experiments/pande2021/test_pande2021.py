@@ -25,7 +25,7 @@ from attnlib.metrics.relations import Relation
 from attnlib.metrics.sieves import COARSE, SIEVES
 from attnlib.models import Encoder, random_encoder
 from bookkit.papers import load_paper
-from bookkit.results import Found
+from bookkit.store import Found
 from experiments.pande2021 import beside, draws, newroles, overview, scoring
 from experiments.pande2021 import rows as page_rows
 from experiments.pande2021.disagreements import disagreements, threshold_curves
