@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from attnlib.measuring.reading import POWER
 from attnlib.plots import style, viewer
-from attnlib.plots.viewdata import POWER
 from bookkit.pages.ledgerpage import raw
 from bookkit.pagetables import paper_name
 from experiments.atlas import Atlas, atlas_in, from_text, words

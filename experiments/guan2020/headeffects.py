@@ -13,9 +13,10 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
 from attnlib.errors import BadValue
+from attnlib.measuring.head_tables import head_names
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing
-from experiments.guan2020.typefigures import head_names, kinds, type_look, typed_heads
+from experiments.guan2020.typefigures import kinds, type_look, typed_heads
 from experiments.pande2021.rolefigures import light_grid
 
 

@@ -17,6 +17,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from attnlib.errors import BadValue, UnknownName, did_you_mean
+from attnlib.measuring.head_tables import head_names
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
 from attnlib.plots.planes import named_heads, plane_axis, write_names
@@ -184,11 +185,6 @@ def type_legend(figure: Figure, names: Sequence[str]) -> None:
     swatches = [Patch(color=type_look(name).colour, lw=0, label=name) for name in names]
     shape: Any = {"loc": "outside lower center", "ncols": 5, "handlelength": 1.0}
     figure.legend(handles=swatches, fontsize=8.5, **shape, **style.TIGHT)
-
-
-def head_names(rows: pd.DataFrame) -> list[str]:
-    """Heads as people call them: layer and head from 1, as in `5-4`."""
-    return [f"{int(a)}-{int(b)}" for a, b in zip(rows["layer"], rows["head"], strict=True)]
 
 
 def feature_order(features: pd.Series) -> list[str]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
-from scipy.stats import rankdata
 
 from attnlib.data.assets import resolve
 from attnlib.errors import CorpusError
+from attnlib.measuring.head_tables import layer_means, rank_correlation
 from bookkit.store import Found, experiment
 from experiments.pande2021.numbers import BLOCK
 
@@ -73,8 +71,8 @@ def authors_beside(*moments: pd.DataFrame, tasks: Sequence[str], seed: int = 0) 
     rows = []
     for table, task in zip(moments, tasks, strict=True):
         for role, reference in theirs[theirs["task"] == task].groupby("role", sort=False):
-            ours = table[table["role"] == role].groupby("layer")["bias"].mean()
-            profile = reference.groupby("layer")["bias"].mean()
+            ours = layer_means(table[table["role"] == role], "bias")
+            profile = layer_means(reference, "bias")
             if ours.empty or ours.isna().all() or len(ours) != len(profile):
                 continue
             rho, p = rank_correlation(ours.to_numpy(), profile.to_numpy(), seed)
@@ -84,18 +82,3 @@ def authors_beside(*moments: pd.DataFrame, tasks: Sequence[str], seed: int = 0) 
                 rows.append({**told, **both, "rho": rho, "p": p})
     columns = ["task", "role", "layer", "ours", "authors", "rho", "p"]
     return Found(pd.DataFrame(rows, columns=columns), facts={"reading_error": READING_ERROR})
-
-
-def rank_correlation(
-    one: np.ndarray, other: np.ndarray, seed: int = 0, permutations: int = 10_000
-) -> tuple[float, float]:
-    """Spearman's rho of two profiles, and how often one permuted at random reaches it."""
-    if np.ptp(one) == 0 or np.ptp(other) == 0:
-        return math.nan, math.nan  # a flat profile has no order to compare
-    first, second = (rankdata(part) - (len(part) + 1) / 2 for part in (one, other))
-    size = np.sqrt((first**2).sum() * (second**2).sum())
-    rho = float(first @ second / size)
-    generator = np.random.default_rng(seed)
-    order = generator.permuted(np.tile(np.arange(len(one)), (permutations, 1)), axis=1)
-    drawn = second[order] @ first / size
-    return rho, float((1 + (drawn >= rho - 1e-12).sum()) / (1 + permutations))
