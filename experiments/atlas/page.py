@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from attnlib.files import check_out, write_whole
 from attnlib.measuring.reading import POWER
 from attnlib.plots import style, viewer
 from bookkit.pages.ledgerpage import raw
@@ -58,8 +59,8 @@ class AtlasView:
     def save(self, path: str | Path) -> Path:
         """Write the page, whole or not at all."""
         target = Path(path)
-        viewer.check_out(target)
-        return viewer.write_whole(target, page(self.atlas, self.book_root))
+        check_out(target)
+        return write_whole(target, page(self.atlas, self.book_root))
 
     def _repr_html_(self) -> str:
         return fragment(self.atlas, self.book_root)
