@@ -51,6 +51,10 @@ class Intervention:
                  the row stays 0
     length       of "uniform": L counts the real pieces; or "padded", the width of the batch, or a
                  number that inputs would be padded to: then rows sum to less than 1
+
+    >>> from attnlib import Intervention
+    >>> Intervention(frozenset({(0, 1)}), "uniform").heads_in(layer=0)
+    [1]
     """
 
     heads: frozenset[Head]
@@ -108,14 +112,18 @@ def single_heads(encoder: Encoder) -> list[Head]:
     return [(layer, head) for layer in range(encoder.n_layers) for head in range(encoder.n_heads)]
 
 
-def check_heads(encoder: Encoder, interventions: Iterable[Intervention]) -> None:
+def check_heads(encoder: Encoder, heads: Iterable[Head]) -> None:
     """Refuse heads that the model does not have."""
-    for layer, head in sorted(frozenset().union(*(one.heads for one in interventions))):
+    for layer, head in sorted(heads):
         if layer >= encoder.n_layers or head >= encoder.n_heads:
             raise BadValue(
                 f"head {layer + 1}-{head + 1} is not in '{encoder.name}'; expected layers 1 to "
                 f"{encoder.n_layers} and heads 1 to {encoder.n_heads}. Choose heads of this model."
             )
+
+
+def _heads_of(interventions: Iterable[Intervention]) -> set[Head]:
+    return {head for one in interventions for head in one.heads}
 
 
 def changed(weights: Maps, batch: Batch, intervention: Intervention, layer: int) -> Maps:
@@ -195,8 +203,17 @@ def tap_of(interventions: Iterable[Intervention], batch: Batch) -> Tap:
 def run_changed(
     encoder: Encoder, batch: Batch, interventions: Variant, *, segment_ids: str = "pair"
 ) -> States:
-    """The last hidden states under the interventions, by one whole pass without gradients."""
-    check_heads(encoder, interventions)
+    """The last hidden states under the interventions, by one whole pass without gradients.
+
+    >>> from attnlib import Intervention, attention_maps, random_encoder, run_changed
+    >>> encoder = random_encoder()
+    >>> batch = attention_maps(encoder, "a cat").batch
+    >>> plain = run_changed(encoder, batch, [])
+    >>> silenced = run_changed(encoder, batch, [Intervention(frozenset({(0, 1)}), "zero")])
+    >>> bool((plain - silenced).abs().max() > 0)
+    True
+    """
+    check_heads(encoder, _heads_of(interventions))
     return _answer(encoder, batch, tap_of(interventions, batch), segment_ids)
 
 
@@ -212,7 +229,7 @@ def replays(
     between two answers the model is as it was.
     """
     given = list(variants)
-    check_heads(encoder, [one for variant in given for one in variant])
+    check_heads(encoder, _heads_of(one for variant in given for one in variant))
     return _replays(encoder, batch, given, segment_ids)
 
 

@@ -39,6 +39,12 @@ def estimate(
     Examples are drawn again with replacement. Where the weight is 0 an example says nothing
     about that value and is left out of its mean; where all are left out the mean is NaN. One
     example tells nothing about others: its interval is NaN.
+
+    >>> import numpy as np
+    >>> from attnlib import estimate
+    >>> found = estimate(np.array([[2.0], [4.0], [9.0]]), np.array([[1.0], [1.0], [3.0]]))
+    >>> found.mean, found.low, found.high
+    (array([3.]), array([2.]), array([4.]))
     """
     if total.shape != weight.shape:
         raise ValueError(f"total {total.shape} and weight {weight.shape} differ in shape")

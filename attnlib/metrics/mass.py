@@ -121,7 +121,7 @@ def _every_or_having(
 def mass_metric(relation: Relation) -> Metric:
     """The metric that measures the mass on a relation; also for a relation of the user's own."""
     return Metric(
-        key=relation.metric_key or f"mass_to_{relation.key}",
+        key=relation.metric_key,
         what=f"Share of attention that falls on {relation.what}.",
         source=relation.source,
         unit="share of attention",
@@ -143,6 +143,7 @@ for _relation in RELATIONS.values():
     METRICS.declare(mass_metric(_relation))
 
 
+@METRICS.declare
 @metric(
     key="column_mass",
     source="kovaleva2019:sec4.1",
@@ -161,6 +162,7 @@ def column_mass(attention: Attention) -> Partial:
     return Partial(attention.received.clone(), attention.real.unsqueeze(1).to(torch.float32))
 
 
+@METRICS.declare
 @metric(
     key="column_peak", source="kovaleva2019:sec4.1", unit="share of attention", bounds=(0.0, 1.0)
 )

@@ -12,17 +12,18 @@ import pandas as pd
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS
 from attnlib.measuring.bootstrap import estimate
+from attnlib.measuring.head_tables import head_rows
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.guan2020.ablating import spread_out
 from experiments.guan2020.subjects import reader_of
 from experiments.shared.ablations import single_ablations
 from experiments.shared.disabling import Answers, p_values, row_scores
-from experiments.shared.head_tables import TAIL, head_rows, mean_ends
 from experiments.shared.headfit import Budget, masked_lm_head
 from experiments.shared.importance import attention_gradients
+from experiments.shared.intervals import TAIL, mean_ends
 
 HALVES = 200
 QUESTIONS = "questions"

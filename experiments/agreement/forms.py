@@ -14,7 +14,7 @@ from bookkit.store import Found, experiment
 from experiments.agreement.pairs import over_pairs
 from experiments.agreement.vocabularies import VOCABULARIES, labels_of
 from experiments.kovaleva2019.patterns import MAX_LENGTH
-from experiments.shared.head_tables import drawn
+from experiments.shared.intervals import drawn
 from experiments.shared.taxonomies import agreement_kappa
 
 FORM, KIND = "form", "kind"

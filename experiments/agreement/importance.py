@@ -10,11 +10,11 @@ import pandas as pd
 from scipy.stats import rankdata
 
 from attnlib.measuring.significance import ALPHA
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.agreement.vocabularies import JUDGED, VOCABULARIES, labels_of
-from experiments.shared.head_tables import drawn
 from experiments.shared.headprediction import forecast_draws, gain_p, one_hot, ranked
+from experiments.shared.intervals import drawn
 from experiments.shared.taxonomies import controlled, dealt, numbered
 
 DRAWS = 1000

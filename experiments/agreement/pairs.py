@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from attnlib.measuring.significance import ALPHA
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.agreement.vocabularies import ASKED, QUESTIONS, VOCABULARIES, answers, labels_of
-from experiments.shared.head_tables import drawn
+from experiments.shared.intervals import drawn
 from experiments.shared.taxonomies import (
     adjusted_information,
     agreement_kappa,

@@ -15,6 +15,7 @@ from torch.nn import functional
 from attnlib.attention.maps import Attention
 from attnlib.data.corpora import Corpus, with_trees
 from attnlib.errors import BadValue
+from attnlib.measuring.head_tables import head_rows
 from attnlib.measuring.roles import AUTHORS, RoleScores, moments, role_tests
 from attnlib.measuring.stream import Progress, chosen_metrics, stream
 from attnlib.metrics.distance import distance_metrics, feature_rows
@@ -24,7 +25,7 @@ from attnlib.models import Encoder, load_encoder, random_twin, weights_digest
 from bookkit.store import Found, experiment
 from experiments.kovaleva2019.pattern_shares import network
 from experiments.kovaleva2019.patterns import PATTERNS, Schooling, pattern_metric, rule
-from experiments.shared.head_tables import head_rows, mean_ends, values_of
+from experiments.shared.intervals import mean_ends
 
 SURFACE = (
     *("mass_to_previous", "mass_to_next", "mass_to_self", "mass_to_cls", "mass_to_sep"),
@@ -135,11 +136,11 @@ def sighting_of(
         ).not_empty()
         names, rows = feature_rows(found)
         _KEPT[key] = Sighting(
-            values={name: values_of(found, name) for name in (*SURFACE, *roles)},
+            values={name: found.values(name) for name in (*SURFACE, *roles)},
             features=rows,
             parts=names,
             patterns={"rule": found.rows("rule")[0], "network": found.rows("pattern")[0]},
-            offsets=values_of(found, "offset"),
+            offsets=found.values("offset"),
         )
     return _KEPT[key]
 

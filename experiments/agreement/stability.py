@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.agreement.pairs import SAME_PAPER, between_papers, over_pairs
 from experiments.agreement.vocabularies import VOCABULARIES, labels_of
-from experiments.shared.head_tables import drawn
+from experiments.shared.intervals import drawn
 from experiments.shared.taxonomies import adjusted_information, agreement_kappa
 
 TWIN = "random twin"

@@ -56,7 +56,7 @@ def check_heads(given: Sequence[str], each: bool, encoder: Encoder) -> None:
     if not each and not given:
         raise BadValue("no head was named; use --heads, with a name such as 5-4, or --each.")
     named = [heads for one in given if one not in TYPES for heads in named_heads(one, encoder)]
-    interventions.check_heads(encoder, [Intervention(frozenset(named), "zero")])
+    interventions.check_heads(encoder, named)
 
 
 def named_heads(pattern: str, encoder: Encoder) -> frozenset[Head]:

@@ -13,9 +13,9 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
 from attnlib.errors import BadValue
+from attnlib.measuring.head_tables import head_names
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing
-from attnlib.plots.labels import head_names
 from attnlib.plots.panels import light_grid
 from experiments.guan2020.typefigures import kinds, type_look, typed_heads
 

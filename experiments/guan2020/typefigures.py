@@ -17,9 +17,10 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from attnlib.errors import BadValue, UnknownName, did_you_mean
+from attnlib.measuring.head_tables import head_names
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
-from attnlib.plots.labels import head_names, task_name
+from attnlib.plots.labels import task_name
 from attnlib.plots.panels import light_grid
 from attnlib.plots.planes import named_heads, plane_axis, write_names
 

@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
-from torch import Tensor
 
 from attnlib.attention.encode import Collator, tokenized
-from attnlib.attention.tap import Tap, run_tapped, tapped
+from attnlib.attention.tap import all_maps
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Question, sentence_starts
 from attnlib.errors import BadValue
@@ -46,17 +44,10 @@ def wall_maps(
     example = opening(questions.examples[0], own, max_pieces)
     (encoded,) = tokenized([example], own)
     batch = Collator(own)([encoded])
-    maps: list[Tensor] = []
-
-    def observe(layer: int, rows: slice, weights: Tensor, scores: Tensor | None) -> None:
-        maps.append(weights[0])
-
-    with torch.inference_mode(), tapped(own, tap := Tap(observe=observe)):
-        run_tapped(own, batch, tap)
     rows = [
         {"layer": layer + 1, "head": head + 1, "map": packed(one)}
-        for layer, heads in enumerate(maps)
-        for head, one in enumerate(heads.float().cpu().numpy())
+        for layer, heads in enumerate(all_maps(own, batch))
+        for head, one in enumerate(heads.cpu().numpy())
     ]
     tokens = own.tokenizer.convert_ids_to_tokens(encoded.ids)
     return Found(

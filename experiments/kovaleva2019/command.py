@@ -25,7 +25,7 @@ from experiments.shared.disabling import (
     points,
 )
 from experiments.shared.finetune import FineTuned
-from experiments.shared.head_tables import drawn
+from experiments.shared.intervals import drawn
 
 
 def task_of(corpus: Corpus) -> Task | None:

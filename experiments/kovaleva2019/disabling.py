@@ -14,7 +14,7 @@ from attnlib.data.tasks import TASKS
 from attnlib.measuring.significance import ALPHA, benjamini_hochberg, holm
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.kovaleva2019.frames import strongest
 from experiments.shared.disabling import (
@@ -26,7 +26,7 @@ from experiments.shared.disabling import (
     points,
     row_scores,
 )
-from experiments.shared.head_tables import TAIL, drawn
+from experiments.shared.intervals import TAIL, drawn
 from experiments.shared.taskplans import tuned_model
 
 HARMLESS = -0.5

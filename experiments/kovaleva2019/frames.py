@@ -13,16 +13,16 @@ from attnlib.data.assets import resolve
 from attnlib.data.corpora import Corpus, examples_digest
 from attnlib.data.examples import FrameExample, Span
 from attnlib.errors import CorpusError
-from attnlib.measuring.significance import benjamini_hochberg, one_sided, rank_correlation
+from attnlib.measuring.head_tables import head_names, head_rows, layer_means, rank_correlation
+from attnlib.measuring.significance import benjamini_hochberg, one_sided
 from attnlib.measuring.stream import Progress, measure
 from attnlib.metrics.links import control_metric, found_links, frame_links, link_metric
 from attnlib.models import Encoder
-from attnlib.plots.labels import head_names
 from attnlib.plots.lines import Lines, as_table
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.kovaleva2019.patterns import all_maps
-from experiments.shared.head_tables import TAIL, drawn, head_rows, mean_ends, values_of
+from experiments.shared.intervals import TAIL, drawn, mean_ends
 
 ASSET, REFERENCE = "kovaleva-reference", "kovaleva_heads_digitised.tsv"
 LONGEST_SENTENCE, LONGEST_ELEMENT, LEAST_DISTANCE = 12, 3, 2
@@ -95,7 +95,7 @@ def frame_scores(
     metrics = [link(links, direction=direction) for link in (link_metric, control_metric)]
     length = min(MAX_LENGTH, encoder.max_length)
     found = measure(encoder, corpus, metrics, max_length=length, progress=progress)
-    scores, controls = (values_of(found, metric.key) for metric in metrics)
+    scores, controls = (found.values(metric.key) for metric in metrics)
     both = ~np.isnan(scores + controls).any((1, 2))
     lead = scores - controls
     mean, led = mean_ends(scores, seed), mean_ends(lead, seed)
@@ -213,7 +213,7 @@ def beside_authors(*tables: pd.DataFrame, columns: Sequence[str], seed: int = 0)
     rows, found = [], {}
     for table, pair in zip(tables, columns, strict=True):
         own, other = pair.split(":")
-        ours, profile = table.groupby("layer")[own].mean(), theirs.groupby("layer")[other].mean()
+        ours, profile = layer_means(table, own), layer_means(theirs, other)
         if len(ours) != len(profile):
             continue
         rho, p = rank_correlation(ours.to_numpy(), profile.to_numpy(), seed)

@@ -15,6 +15,7 @@ from torch import Tensor
 from attnlib.attention.encode import Batch
 from attnlib.attention.maps import Attention
 from attnlib.data.corpora import Corpus, with_trees
+from attnlib.measuring.head_tables import head_name, head_rows
 from attnlib.measuring.significance import ALPHA, benjamini_hochberg, one_sided
 from attnlib.measuring.stream import Progress, measure
 from attnlib.metrics.links import (
@@ -30,10 +31,9 @@ from attnlib.metrics.links import (
 from attnlib.metrics.registry import METRICS, Metric, Partial
 from attnlib.metrics.word_kinds import FEATURES, Feature, Marked, markers
 from attnlib.models import Encoder
-from attnlib.plots.labels import head_name
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.shared.head_tables import head_rows, mean_ends, values_of
+from experiments.shared.intervals import mean_ends
 from experiments.shared.taskplans import tuned_model
 
 SUBJECTS = ("nsubj", "nsubjpass", "csubj")
@@ -79,7 +79,7 @@ def word_links(
     near = sum(found.grid(key) for key in NEIGHBOURS)
     grids: dict[str, np.ndarray] = {"near": np.asarray(near)}
     for name in known:
-        scores, control = (values_of(found, f"{kind}_{name}") for kind in ("link", "control"))
+        scores, control = (found.values(f"{kind}_{name}") for kind in ("link", "control"))
         lead = scores - control
         grids[name] = np.nanmean(scores, axis=0)
         grids[f"{name}_control"] = np.nanmean(control, axis=0)
@@ -168,7 +168,7 @@ def cls_attention(
     found = measure(model.encoder, parsed, metrics, **options)
     rows = []
     for kind, metric in zip(places, metrics, strict=True):
-        ends = mean_ends(values_of(found, metric.key)[:, -1].mean(1), seed)
+        ends = mean_ends(found.values(metric.key)[:, -1].mean(1), seed)
         row = {"task": task, "kind": kind, "mean": ends.mean.item(), "low": ends.low.item()}
         rows.append({**row, "high": ends.high.item(), "n": int(ends.n)})
     table = pd.DataFrame(rows)

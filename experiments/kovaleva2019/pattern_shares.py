@@ -17,7 +17,7 @@ from attnlib.errors import BadValue
 from attnlib.files import sha256_of
 from attnlib.measuring.stream import Progress, measure
 from attnlib.models import Encoder, load_encoder, weights_digest
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.kovaleva2019.patterns import (
     LABELS,
@@ -38,7 +38,7 @@ from experiments.kovaleva2019.patterns import (
     rule,
     trained,
 )
-from experiments.shared.head_tables import drawn
+from experiments.shared.intervals import drawn
 from experiments.shared.taskplans import tuned_model
 from experiments.shared.taxonomies import kappa
 

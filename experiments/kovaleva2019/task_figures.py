@@ -16,9 +16,10 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
 from attnlib.errors import BadValue
+from attnlib.measuring.head_tables import head_names
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
-from attnlib.plots.labels import head_names, task_name, upper
+from attnlib.plots.labels import task_name, upper
 from attnlib.plots.panels import light_grid, n_columns, say_undefined, small_panels
 from attnlib.plots.planes import named_heads, write_names
 from attnlib.plots.rows import HOLLOW, OURS, PAPER, ROW

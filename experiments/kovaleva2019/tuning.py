@@ -14,15 +14,16 @@ from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS, Task
 from attnlib.errors import check_choice
 from attnlib.measuring.bootstrap import REPLICATES, estimate
+from attnlib.measuring.head_tables import head_rows
 from attnlib.measuring.similarity import compared
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.shared.disabling import row_scores
 from experiments.shared.finetune import STARTS as TRAINED
 from experiments.shared.finetune import FineTuned, TaskHead
-from experiments.shared.head_tables import drawn, head_rows
+from experiments.shared.intervals import drawn
 from experiments.shared.taskplans import tuned_model
 
 UNTRAINED = "untrained"

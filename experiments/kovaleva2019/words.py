@@ -12,15 +12,15 @@ import pandas as pd
 
 from attnlib.data.corpora import Corpus, with_trees
 from attnlib.measuring.bootstrap import statistics
+from attnlib.measuring.head_tables import head_name, head_rows
 from attnlib.measuring.significance import ALPHA, benjamini_hochberg, one_sided
 from attnlib.measuring.stream import Measurement, Progress, measure
 from attnlib.metrics.links import words_of
 from attnlib.metrics.word_kinds import FEATURES, SPECIAL, stripe_metrics
 from attnlib.models import Encoder
-from attnlib.plots.labels import head_name
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.shared.head_tables import head_rows, mean_ends, values_of
+from experiments.shared.intervals import mean_ends
 from experiments.shared.taskplans import tuned_model
 
 WORDS = tuple(one.name for one in FEATURES)
@@ -63,7 +63,7 @@ def stripe_maps(
     before, after = (measure(one, parsed, metrics, **options) for one in (encoder, model.encoder))
     parts = []
     for kind in KINDS:
-        old, new = (values_of(found, f"stripe_{kind}") for found in (before, after))
+        old, new = (found.values(f"stripe_{kind}") for found in (before, after))
         change = new - old
         n = int((~np.isnan(change)).any((1, 2)).sum())
         if not n:

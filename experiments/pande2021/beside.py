@@ -9,7 +9,7 @@ import pandas as pd
 
 from attnlib.data.assets import resolve
 from attnlib.errors import CorpusError
-from attnlib.measuring.significance import rank_correlation
+from attnlib.measuring.head_tables import layer_means, rank_correlation
 from bookkit.store import Found, experiment
 from experiments.pande2021.numbers import BLOCK
 
@@ -71,8 +71,8 @@ def authors_beside(*moments: pd.DataFrame, tasks: Sequence[str], seed: int = 0) 
     rows = []
     for table, task in zip(moments, tasks, strict=True):
         for role, reference in theirs[theirs["task"] == task].groupby("role", sort=False):
-            ours = table[table["role"] == role].groupby("layer")["bias"].mean()
-            profile = reference.groupby("layer")["bias"].mean()
+            ours = layer_means(table[table["role"] == role], "bias")
+            profile = layer_means(reference, "bias")
             if ours.empty or ours.isna().all() or len(ours) != len(profile):
                 continue
             rho, p = rank_correlation(ours.to_numpy(), profile.to_numpy(), seed)

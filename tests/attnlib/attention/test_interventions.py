@@ -602,13 +602,13 @@ def test_heads_outside_the_model_are_refused(bert: Encoder) -> None:
     for place, name in (((LAYERS, 0), "4-1"), ((0, HEADS), "1-5")):
         bad = [Intervention(SOME, "zero"), Intervention(frozenset({place}), "zero")]
         for refused in (
-            lambda bad=bad: check_heads(bert, bad),
+            lambda place=place: check_heads(bert, [*SOME, place]),
             lambda bad=bad: run_changed(bert, batch, bad),
             lambda bad=bad: replays(bert, batch, [[], bad]),  # before the first answer
         ):
             with pytest.raises(BadValue, match=f"{name} .* layers 1 to 3 and heads 1 to 4"):
                 refused()
-    check_heads(bert, [Intervention(frozenset(single_heads(bert)), "zero")])
+    check_heads(bert, single_heads(bert))
 
 
 # --- a trained model --------------------------------------------------------------------------

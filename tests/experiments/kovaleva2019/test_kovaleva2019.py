@@ -17,12 +17,12 @@ from attnlib.data.corpora import Corpus
 from attnlib.data.examples import FrameExample, Span
 from attnlib.data.tasks import TASKS
 from attnlib.errors import BadValue, CorpusError
+from attnlib.measuring.head_tables import head_rows
 from attnlib.models import Encoder, load_encoder
-from bookkit.papers import load_paper
+from bookkit.claims import load_paper
 from experiments.kovaleva2019 import disabling, frames, links, pattern_shares, tuning, words
 from experiments.kovaleva2019.patterns import PATTERNS, class_f1, confusion
 from experiments.shared.finetune import finetuned
-from experiments.shared.head_tables import head_rows
 from experiments.shared.taxonomies import kappa
 from tests.experiments.shared.test_finetune import SHORT, planted
 from tests.families import folders, one_thread

@@ -24,7 +24,7 @@ from attnlib.measuring.roles import RoleScores, moments, role_scores
 from attnlib.metrics.relations import Relation
 from attnlib.metrics.sieves import COARSE, SIEVES
 from attnlib.models import Encoder, random_encoder
-from bookkit.papers import load_paper
+from bookkit.claims import load_paper
 from bookkit.store import Found
 from experiments.pande2021 import beside, draws, newroles, overview, scoring
 from experiments.pande2021 import rows as page_rows
@@ -713,38 +713,6 @@ def test_layer_profiles_stand_side_by_side(published: Path, monkeypatch) -> None
     assert found.table["authors"].tolist() == profile
     (row,) = page_rows.beside_correlations(found).to_dict("records")
     assert row["rho"] == pytest.approx(1) and row["p"] == pytest.approx(1 / 24, abs=0.01)
-
-
-def exact_p(one: Sequence[float], other: Sequence[float]) -> float:
-    """Of all orders of one profile, the share whose rho is at least that of the real one."""
-    rho = spearmanr(one, other).statistic
-    orders = list(itertools.permutations(other))
-    return sum(spearmanr(one, list(order)).statistic >= rho - 1e-9 for order in orders) / len(
-        orders
-    )
-
-
-PROFILES = {
-    "alike": ([1.0, 3.0, 2.0, 9.0, 4.0], [0.1, 0.2, 0.4, 0.9, 0.5]),
-    "against": ([1.0, 2.0, 3.0, 4.0, 5.0], [9.0, 7.0, 8.0, 3.0, 1.0]),
-    "ties": ([1.0, 5.0, 2.0, 4.0, 3.0], [3.0, 4.0, 3.0, 3.0, 3.5]),
-}
-
-
-@pytest.mark.parametrize("name", PROFILES)
-def test_rank_correlation_is_that_of_scipy(name: str) -> None:
-    """Also with ties: where the authors' colour scale ends, many layers have the same value."""
-    one, other = (np.array(profile) for profile in PROFILES[name])
-    rho, p = beside.rank_correlation(one, other)
-    assert rho == pytest.approx(spearmanr(one, other).statistic)
-    assert p == pytest.approx(exact_p(one.tolist(), other.tolist()), abs=0.02)
-    assert beside.rank_correlation(one, other) == (rho, p)
-
-
-@pytest.mark.filterwarnings("ignore:An input array is constant")
-def test_a_profile_without_ranks_has_no_p() -> None:
-    rho, p = beside.rank_correlation(np.arange(5.0), np.full(5, 3.0))
-    assert math.isnan(rho) and math.isnan(p)
 
 
 # --- rows behind figures -------------------------------------------------------------------------

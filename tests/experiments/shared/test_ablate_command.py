@@ -19,8 +19,8 @@ from attnlib.attention.interventions import Intervention
 from attnlib.data import corpora
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Segment
-from attnlib.measuring.report import show_ablation
 from attnlib.models import load_encoder
+from experiments.commands import show_ablation
 from experiments.guan2020 import command
 from experiments.shared import ablations
 from experiments.shared.ablations import Outcome, matched_draws
