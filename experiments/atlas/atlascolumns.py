@@ -15,9 +15,9 @@ from bookkit.pagetables import paper_name
 from experiments.atlas.atlas import Atlas
 from experiments.atlas.atlasfacts import UNITS, Fact
 from experiments.atlas.atlastopics import IGNORED, SOFT, topics
-from experiments.guan2020.typefigures import TYPE_LOOKS
 from experiments.kovaleva2019.patternfigures import PATTERN_LOOKS
 from experiments.pande2021.roleoverlaps import role_look
+from experiments.shared.looks import TYPE_LOOKS
 
 MARKS = {"o": "●", "D": "◆", "s": "■", "^": "▲", "v": "▼", "x": "✕", "X": "✖", "P": "✚", "*": "★",
          "h": "⬢", "p": "⬟"}  # fmt: skip

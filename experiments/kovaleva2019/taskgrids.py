@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from attnlib.errors import BadValue
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
-from experiments.guan2020.typefigures import head_names
+from attnlib.plots.labels import head_names
 from experiments.pande2021.rolefigures import say_undefined
 from experiments.pande2021.roleoverlaps import task_name
 

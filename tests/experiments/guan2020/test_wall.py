@@ -18,9 +18,16 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from attnlib.errors import BadValue, UnknownName
-from experiments.guan2020.mapwall import HEAVIEST, MapWall, map_wall, wall_png
-from experiments.guan2020.typefigures import TYPE_LOOKS
-from experiments.guan2020.wallpage import DIALOG, SCRIPT, STYLE
+from experiments.guan2020.wall import (
+    DIALOG,
+    HEAVIEST,
+    SCRIPT,
+    STYLE,
+    MapWall,
+    map_wall,
+    wall_png,
+)
+from experiments.shared.looks import TYPE_LOOKS
 from tests.chromium import Page, browser_or_skip
 
 TYPES = tuple(TYPE_LOOKS)
@@ -223,15 +230,6 @@ def test_the_table_and_the_features_are_in_the_order_of_the_maps() -> None:
         np.testing.assert_allclose(np.array(told["values"][place]) / 1000, wanted, atol=5.1e-4)
     bare = stored(Tags(wall(features=None)._repr_html_()))
     assert bare["features"] == [] and bare["values"] == [[]] * 12
-
-
-def test_a_head_without_a_type_is_grey_and_counted() -> None:
-    table = types()
-    table.iloc[0, 2] = None
-    one = wall(types=table)
-    told = stored(Tags(one._repr_html_()))
-    assert told["kinds"] == [*TYPES, "undefined"] and told["types"].count(4) == 1
-    assert "undefined 1" in one.caption
 
 
 def test_inputs_are_left_as_they_were() -> None:
