@@ -26,16 +26,17 @@ published: $(READY)  ## build the pages of the published edition without running
 	@$(BIN)/attnlib published
 
 lab: $(READY)  ## open the notebooks in a browser, to run and change them
-	@test -x $(BIN)/jupyter-lab || $(BIN)/python -m pip install -qq -c constraints.txt -e '.[lab]'
+	@test -x $(BIN)/jupyter-lab || $(BIN)/python -m pip install -qq -c constraints.txt -e './experiments[lab]'
 	@$(BIN)/jupyter-lab $(if $(filter 0,$(shell id -u)),--allow-root) $(FOLDER)
 
 test: $(READY)  ## run the tests on two processes
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -q $(ARGS)
 
-check: $(READY)  ## lint, formatting, types and the order of the modules
+check: $(READY)  ## lint, formatting, types, and who may import whom
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python -m pytest -q tests/attnlib/test_packaging.py
 
 format: $(READY)  ## rewrite the code in the project's format
@@ -52,12 +53,12 @@ clean:  ## remove what was built, and keep the environment and the fetched asset
 	@rm -rf _build .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
 	@find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml experiments/pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" && "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "attnlib needs Python 3.11 or newer, found $$("$(PYTHON)" -V 2>&1 || echo none); name one with 'make PYTHON=/path/to/python3.11'." >&2; exit 1; }
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
 	@echo "Setting up $(VENV) (once; a few minutes) ..."
 	@$(BIN)/python -m pip install --quiet $(PIP)
 	@$(BIN)/python -m pip install --quiet $(TORCH)
-	@$(BIN)/python -m pip install -qq -c constraints.txt -e '.[book,dev]'
+	@$(BIN)/python -m pip install -qq -c constraints.txt -e '.[dev]' -e ./experiments
 	@touch $@

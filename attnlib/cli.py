@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import entry_points
 
 import typer
 
-from attnlib.commands import heads, shelves
-from attnlib.errors import AttnlibError
+from attnlib.commands import heads, listing
+from attnlib.commands.shared import added
 
 app = typer.Typer(
     name="attnlib",
@@ -18,27 +17,34 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for part in (shelves.app, heads.app, *(e.load() for e in entry_points(group="attnlib.commands"))):
+for part in (listing.app, heads.app, *added("attnlib.commands")):
     app.registered_commands += part.registered_commands
 
 INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run a command; what the user can mend is one sentence on stderr and exit code 2."""
+    """Run a command; what the user can mend is one sentence on stderr and exit code 2.
+
+    An error that the user can mend says so by its class, which has an `exit_code`: the packages
+    that add commands have errors of their own.
+    """
     try:
         app(_joined_parameters(sys.argv[1:]))
-    except AttnlibError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        sys.exit(2)
     except SystemExit as stop:
         if stop.code == INTERRUPTED:  # the command line library has caught Ctrl-C
             print("Interrupted; nothing was left half written.", file=sys.stderr)
         raise
+    except Exception as error:
+        code = getattr(type(error), "exit_code", None)
+        if code is None:
+            raise
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        sys.exit(code)
 
 
 def _joined_parameters(words: list[str]) -> list[str]:
-    """`-p name value`, as papermill has it, becomes `-p name=value`, which the parser knows."""
+    """`-p name value` becomes `-p name=value`, which the parser knows."""
     joined = list(words)
     for at in range(len(joined) - 2, 0, -1):
         if joined[at - 1] == "-p" and "=" not in joined[at]:

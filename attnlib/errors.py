@@ -9,6 +9,8 @@ from collections.abc import Iterable
 class AttnlibError(Exception):
     """Anything the user can mend; the command line prints it as one sentence and exits with 2."""
 
+    exit_code = 2
+
 
 class UnknownName(AttnlibError):
     """A model, corpus, metric, relation, asset or parameter that does not exist."""

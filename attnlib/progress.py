@@ -6,11 +6,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import IO
+
+from rich import progress as rich_progress
+from rich.console import Console
 
 
 class Progress:
-    """Says how much of an asset has come, how fast; silent by default where nobody is watching.
+    """Shows how much of an asset has come; silent by default where nobody is watching.
 
     `show=None`: bars on a terminal, nothing elsewhere. `show=True`: bars on a terminal, elsewhere
     one line per asset. `show=False`: nothing.
@@ -18,69 +21,44 @@ class Progress:
 
     def __init__(self, show: bool | None = None, stream: IO[str] | None = None) -> None:
         self.stream = stream or sys.stderr
-        terminal = bool(getattr(self.stream, "isatty", lambda: False)())
+        terminal = self.stream.isatty()
         self.bars = terminal and show is not False
         self.lines = bool(show) and not terminal
-        self._live: Any = None
-        self._task: Any = None
-
-    @contextmanager
-    def asset(self, name: str) -> Iterator[None]:
-        """One asset: its bar, or its line when it is done."""
-        self._came, start = 0, time.perf_counter()
-        with self._bar(name):
-            yield
-        seconds = time.perf_counter() - start
-        if self.lines:
-            rate = self._came / 1e6 / max(seconds, 1e-9)
-            print(
-                f"{name}: {self._came / 1e6:.1f} MB in {seconds:.1f} s ({rate:.1f} MB/s)",
-                file=self.stream,
-                flush=True,
-            )
-
-    @contextmanager
-    def _bar(self, name: str) -> Iterator[None]:
-        if not self.bars:
-            yield
-            return
-        from rich import progress as rich_progress
-        from rich.console import Console
-
-        columns = (
+        self.came = 0  # bytes of the current asset
+        self._live = rich_progress.Progress(
             rich_progress.TextColumn("{task.description}"),
             rich_progress.BarColumn(),
             rich_progress.DownloadColumn(),
             rich_progress.TransferSpeedColumn(),
             rich_progress.TimeRemainingColumn(),
+            console=Console(file=self.stream),
+            disable=not self.bars,
         )
-        with rich_progress.Progress(*columns, console=Console(file=self.stream)) as live:
-            self._live, self._task = live, live.add_task(name, total=None)
-            try:
-                yield
-            finally:
-                self._live = self._task = None
+        self._task = self._live.add_task("", total=None)
+
+    @contextmanager
+    def asset(self, name: str) -> Iterator[None]:
+        """One asset: its bar, or its line when it is done."""
+        self.came, start = 0, time.perf_counter()
+        self._live.remove_task(self._task)
+        self._task = self._live.add_task(name, total=None)
+        with self._live:
+            yield
+        seconds = time.perf_counter() - start
+        if self.lines:
+            rate = self.came / 1e6 / max(seconds, 1e-9)
+            self.say(f"{name}: {self.came / 1e6:.1f} MB in {seconds:.1f} s ({rate:.1f} MB/s)")
 
     def step(self, what: str, total: int | None = None) -> None:
-        """A new part of the work: downloading this archive, reading it, converting it."""
-        if self._live is not None:
-            self._live.reset(self._task, description=what, total=total)
-
-    def say(self, sentence: str) -> None:
-        """A sentence for whoever watches, such as why it is waiting."""
-        if self._live is not None:
-            self._live.console.print(sentence)
-        elif self.lines or self.bars:
-            print(sentence, file=self.stream, flush=True)
+        """A new part of the work: downloading this archive, converting that file."""
+        self._live.reset(self._task, description=what, total=total)
 
     def received(self, count: int) -> None:
-        """Bytes that came from outside: they count for the speed."""
-        self._came += count
-        self.worked(count)
+        """So many bytes have come."""
+        self.came += count
+        self._live.advance(self._task, count)
 
-    def worked(self, count: int) -> None:
-        """Bytes handled here (unpacked, hashed): they move the bar only."""
-        if self._live is not None:
-            self._live.advance(self._task, count)
-
-    _came = 0
+    def say(self, sentence: str) -> None:
+        """A sentence for whoever is watching, such as why it is waiting."""
+        if self.bars or self.lines:
+            print(sentence, file=self.stream, flush=True)

@@ -28,7 +28,7 @@ from bookkit.pages.editing import as_variant, naming, naming_in, title_of, with_
 from bookkit.pages.site import build_site
 from bookkit.pages.vendor import vendor
 from bookkit.runs import run_notebook, versions
-from bookkit.teach.teaching import hand_out, teachable
+from bookkit.teach.handouts import hand_out, teachable
 
 Say = Callable[[str], None]
 PUBLISHED = "standard"

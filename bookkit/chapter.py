@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,19 @@ import pandas as pd
 from bookkit import papers
 from bookkit.audit import Verifier
 from bookkit.errors import BadValue
-from bookkit.pagetables import claim_table
-from bookkit.papers import LEDGER, RUNS, Finding, Judgement, Paper, judge, ledger_row, load_paper
+from bookkit.pagetables import claim_rows, claim_table
+from bookkit.papers import (
+    CLAIMS,
+    FIGURES,
+    LEDGER,
+    RUNS,
+    Finding,
+    Judgement,
+    Paper,
+    judge,
+    ledger_row,
+    load_paper,
+)
 from bookkit.store import (
     Experiment,
     Found,
@@ -131,7 +142,9 @@ class Chapter:
     def show(self, figure: Any, claim: str | Sequence[str] = ()) -> Shown:
         """A figure or table, with the verdicts on the claims it bears on beneath it."""
         names = [claim] if isinstance(claim, str) else list(claim)
-        return Shown(figure, self.claims(*names) if names else None)
+        if not names:
+            return Shown(figure)
+        return Shown(figure, self.claims(*names), claim_rows(self.judged(*names)))
 
     def gallery(self, figures: Mapping[str, Any], otherwise: str = "") -> Gallery:
         """Several figures under their names, or a sentence where there is none."""
@@ -203,14 +216,20 @@ def _run_record(one: Result) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """A figure and the claims beneath it, as one output."""
+    """A figure and the claims beneath it, as one output that carries both as data, too."""
 
     figure: Any
     claims: Any = None
+    rows: list[dict[str, str]] = field(default_factory=list, repr=False)
 
     def _repr_html_(self) -> str:
-        beneath = "" if self.claims is None else self.claims._repr_html_()
-        return str(self.figure._repr_html_()) + beneath
+        return self._repr_mimebundle_()[0]["text/html"]
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
+        page, carried = _on_page(self.figure)
+        if self.claims is not None:
+            page, carried = page + self.claims._repr_html_(), {**carried, CLAIMS: self.rows}
+        return {"text/html": page}, carried
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,13 +240,28 @@ class Gallery:
     otherwise: str = ""
 
     def _repr_html_(self) -> str:
+        return self._repr_mimebundle_()[0]["text/html"]
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
         if not self.figures:
-            return f'<p class="attn-note">{html.escape(self.otherwise)}</p>'
-        parts = (
-            f'<p class="attn-name">{html.escape(name)}</p>{figure._repr_html_()}'
-            for name, figure in self.figures.items()
-        )
-        return "".join(parts)
+            return {"text/html": f'<p class="attn-note">{html.escape(self.otherwise)}</p>'}, {}
+        page, drawn = "", []
+        for name, figure in self.figures.items():
+            page += f'<p class="attn-name">{html.escape(name)}</p>'
+            part, carried = _on_page(figure)
+            for one in carried.get(FIGURES, []):
+                place = [len(page) + at for at in one["svg"]]
+                drawn.append({**one, "name": name, "svg": place})
+            page += part
+        return {"text/html": page}, {FIGURES: drawn}
+
+
+def _on_page(thing: Any) -> tuple[str, dict[str, Any]]:
+    """The HTML of something that a notebook can show, and the data that its output carries."""
+    if not hasattr(thing, "_repr_mimebundle_"):
+        return str(thing._repr_html_()), {}
+    shown, carried = thing._repr_mimebundle_()
+    return shown["text/html"], carried
 
 
 @dataclass(frozen=True, eq=False)

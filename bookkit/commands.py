@@ -157,6 +157,6 @@ def teach(
     edition: Annotated[str, typer.Option(help="Whose figures the slides show.")] = "standard",
 ) -> None:
     """Write what a class needs: student copies of the notebooks, and slides."""
-    from bookkit.teach.teaching import teach as written
+    from bookkit.teach.handouts import teach as written
 
     written(chapters or [], out, edition=edition, say=console.print)

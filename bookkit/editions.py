@@ -90,6 +90,15 @@ def edition_names() -> list[str]:
     return sorted(path.stem for path in (project_root() / "editions").glob("*.yaml"))
 
 
+def asset_lists() -> dict[str, list[str]]:
+    """What each edition needs, for `attnlib fetch EDITION`; nothing away from a checkout."""
+    try:
+        names = edition_names()
+    except AttnlibError:
+        return {}
+    return {name: list(load_edition(name).assets) for name in names}
+
+
 def load_edition(name_or_path: str | Path) -> Edition:
     """Read an edition by name or path; every key and type is checked, nothing is ignored."""
     path = Path(name_or_path)

@@ -97,6 +97,18 @@ def claim_table(
     return ClaimTable(text, rows, f"<tr>{head}</tr>", body, "attn-claims", after)
 
 
+def claim_rows(judgements: Sequence[Judgement]) -> list[dict[str, str]]:
+    """The same claims for a program, each number as the table shows it."""
+    rows = []
+    for one in judgements:
+        where, _, ours, interval, phenomenon, verdict, _ = _claim_cells(one)
+        value, said = _paper_says(one)
+        row = {"id": one.claim.id, "where": where, "paper": value or said, "ours": ours}
+        row |= {"interval": interval, "phenomenon": phenomenon, "verdict": verdict}
+        rows.append(row)
+    return rows
+
+
 def number_text(value: float) -> str:
     """About three digits that count, the same number of decimals for numbers of one size."""
     if math.isnan(value):

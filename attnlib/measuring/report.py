@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attnlib.errors import BadValue
+from attnlib.files import written_whole
 from attnlib.measuring.stream import Measurement
 from attnlib.metrics.registry import Metric
 
@@ -66,18 +65,14 @@ def write(found: Measurement, path: Path, *, micro: bool = False) -> None:
     """The tidy table in a file, whole or not at all."""
     check_out(path)
     table = found.table(micro=micro)
-    handle, name = tempfile.mkstemp(dir=path.absolute().parent, suffix=path.suffix)
-    os.close(handle)
     try:
-        if path.suffix == ".csv":
-            table.to_csv(name, index=False)
-        else:
-            table.to_parquet(name, index=False)
-        os.replace(name, path)
+        with written_whole(path) as draft:
+            if path.suffix == ".csv":
+                table.to_csv(draft, index=False)
+            else:
+                table.to_parquet(draft, index=False)
     except OSError as error:
         raise BadValue(f"--out '{path}' cannot be written ({error.strerror}).") from None
-    finally:
-        Path(name).unlink(missing_ok=True)
 
 
 def show(found: Measurement, console: Console, *, micro: bool = False) -> None:

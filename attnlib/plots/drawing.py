@@ -8,12 +8,16 @@ import io
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 
 from attnlib.errors import BadValue
 from attnlib.plots import style
+
+FIGURES = "attnlib.figures"
+"""Under this name the output of a notebook says what is drawn in it, as metadata."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +39,16 @@ class Drawing:
         return Path(path)
 
     def _repr_html_(self) -> str:
+        return self._repr_mimebundle_()[0]["text/html"]
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
+        """The figure for a page; for programs its texts, and from where to where the SVG goes."""
+        start, svg = '<figure class="attn-figure">', self.svg()
         caption = f"<figcaption>{html.escape(self.caption)}</figcaption>"
-        return f'<figure class="attn-figure">{self.svg()}{caption}</figure>'
+        size = [round(float(inches), 3) for inches in self.figure.get_size_inches()]
+        place = [len(start), len(start) + len(svg)]
+        told = {"caption": self.caption, "alt": self.alt, "size": size, "svg": place}
+        return {"text/html": f"{start}{svg}{caption}</figure>"}, {FIGURES: [told]}
 
 
 def _raw_svg(figure: Figure) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlib.errors import BadValue
+from attnlib.files import written_whole
 from attnlib.metrics.registry import Metric
 from attnlib.models import Encoder, load_encoder
 from attnlib.plots.labels import is_share, label
@@ -230,16 +231,13 @@ def check_out(path: Path) -> None:
 
 def write_whole(path: Path, text: str) -> Path:
     """Write a file, whole or not at all."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        fresh.write_text(text, encoding="utf-8")
-        os.replace(fresh, path)
+        with written_whole(path) as draft:
+            draft.write_text(text, encoding="utf-8")
     except OSError as error:
         raise BadValue(
             f"--out '{path}' cannot be written ({error.strerror}). Choose another place."
         ) from None
-    finally:
-        fresh.unlink(missing_ok=True)
     return path
 
 

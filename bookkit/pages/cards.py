@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from attnlib.data.shelf import Asset, known
+from attnlib.data.asset_list import Asset, known
 from bookkit.editions import Edition
 from bookkit.pages.ledgerpage import paper_name
 

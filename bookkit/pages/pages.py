@@ -9,16 +9,16 @@ from typing import Any
 
 from attnlib.data import reader
 from attnlib.data.corpora import load_corpus
-from attnlib.data.reader.page import page
-from attnlib.data.reader.stats import statistics
+from attnlib.data.reader.summary import statistics
 from attnlib.measuring.stream import METRICS
 from bookkit.editions import Edition
 from bookkit.ledger import carried, ledger_of, totals
 from bookkit.pages import cards, landing
 from bookkit.pages.ledgerpage import ledger_page
-from bookkit.teach.teachpages import exercise_counts, exercise_tables, handout_links
-from experiments.atlas.atlases import atlas_page
+from bookkit.teach.handouts import exercise_counts, exercise_tables, handout_links
+from experiments.atlas.page import atlas_page
 from experiments.shared import coref
+from experiments.shared.reader_page import page
 
 _JUDGED = ("reproduced", "partly", "not_reproduced")
 

@@ -1,27 +1,37 @@
-"""The exercises of the book: a catalogue, and a check that answers with a hint at most."""
+"""The exercises of the book: a catalogue, and a check that answers with a hint at most.
+
+Answers are hashed in book/exercises.toml: words as they are, numbers as the cells of a grid. This
+is a nudge, not security. Whoever wants an answer can read the folded solution in the book, or try
+all numbers; a student who opens the file by chance should just not see it.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import html
+import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
+from itertools import product
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from attnlib.errors import AttnlibError, BadValue, UnknownName, did_you_mean
-from bookkit.teach.answerseals import hit, number_of, shifted
+from bookkit.editions import project_root
+from bookkit.errors import BadValue, BookError, UnknownName, did_you_mean
 
-FILE = Path(__file__).with_name("exercises.toml")
 LEVELS = {1: "warm-up", 2: "core", 3: "project"}
 NEEDS = ("paper and pencil", "pocket", "standard")
 SINGLE = ("number", "word")
 KINDS = (*SINGLE, "set", "list")
+MARKS = {"right": "✓", "wrong": "✗", "open": "…"}
 
 
-class ExerciseError(AttnlibError):
+class ExerciseError(BookError):
     """An entry of the catalogue that does not say what it must say."""
 
 
@@ -29,7 +39,7 @@ class ExerciseError(AttnlibError):
 class Part:
     """One thing a computer can check in an answer.
 
-    sealed  the right answer, hashed: see `answerseals`
+    sealed  the right answer, hashed
     wrong   (hashed answer, hint) for mistakes that were foreseen
     hint    for all other mistakes
     """
@@ -63,15 +73,23 @@ class Exercise:
         return f"{prefix(self.chapter)}-{self.number}"
 
 
+def exercises_file() -> Path:
+    """The file of the book that lists its exercises."""
+    return project_root() / "book" / "exercises.toml"
+
+
+def catalogue() -> Mapping[str, Exercise]:
+    """Every exercise by its label, in the order of the chapters; empty for a book without any."""
+    file = exercises_file()
+    return read_exercises(file) if file.is_file() else {}
+
+
 @cache
-def catalogue(file: Path = FILE) -> Mapping[str, Exercise]:
-    """Every exercise by its label, in the order of the chapters."""
-    with file.open("rb") as opened:
-        content = tomllib.load(opened)
-    seen: dict[str, int] = {}
-    found = {}
-    for label, entry in content.items():
-        seen[entry["chapter"]] = number = seen.get(entry["chapter"], 0) + 1
+def read_exercises(file: Path) -> Mapping[str, Exercise]:
+    """The exercises of a file; every entry is checked."""
+    found: dict[str, Exercise] = {}
+    for label, entry in tomllib.loads(file.read_text(encoding="utf-8")).items():
+        number = 1 + sum(one.chapter == entry["chapter"] for one in found.values())
         found[label] = _exercise(label, number, entry)
     return found
 
@@ -88,14 +106,13 @@ def prefix(chapter: str) -> str:
 
 def exercise(name: str) -> Exercise:
     """An exercise by its label (`clark-offsets`) or its number in its chapter (`clark-3`)."""
-    known = catalogue()
+    labels = catalogue()
+    numbers = {one.short: one for one in labels.values()}
+    numbers |= {f"{one.chapter}-{one.number}": one for one in labels.values()}
+    known = {**numbers, **labels}
     if name in known:
         return known[name]
-    by_number = {one.short: one for one in known.values()}
-    by_number |= {f"{one.chapter}-{one.number}": one for one in known.values()}
-    if name in by_number:
-        return by_number[name]
-    hint = did_you_mean(name, [*known, *by_number]) or f"Known: {', '.join(known)}."
+    hint = did_you_mean(name, [*labels, *numbers]) or f"Known: {', '.join(labels) or 'none'}."
     raise UnknownName(f"exercise '{name}'. {hint.strip()}")
 
 
@@ -107,9 +124,10 @@ def check(name: str, answer: Any) -> Feedback:
             or a list in the order of the parts
     """
     found = exercise(name)
-    given = _by_part(found, answer)
-    if isinstance(given, str):
-        return Feedback(found, False, given)
+    try:
+        given = _by_part(found, answer)
+    except BadValue as error:
+        return Feedback(found, False, str(error))
     remarks = tuple(_remark(found, part, given.get(part.name, ...)) for part in found.parts)
     wrong = [one for one in remarks if one.state == "wrong"]
     left = [one.part for one in remarks if one.state == "open"]
@@ -169,30 +187,24 @@ class Feedback:
         return f'<div style="{box}"><b>{html.escape(self._headline())}</b>{body}</div>'
 
 
-MARKS = {"right": "✓", "wrong": "✗", "open": "…"}
-
-
-def _by_part(found: Exercise, answer: Any) -> dict[str, Any] | str:
-    """The answer by part: a dict by name, a list in order, and a single answer for the first part.
-
-    A sentence where it cannot be told which part an answer is for.
-    """
+def _by_part(found: Exercise, answer: Any) -> dict[str, Any]:
+    """The answer by part: a dict by name, a list in order, or one answer for the first part."""
     names = [part.name for part in found.parts]
     if isinstance(answer, Mapping):
         for name in answer:
             if name not in names:
                 near = did_you_mean(str(name), names)
-                return f"There is no part '{name}'. {near}The parts are: {', '.join(names)}."
+                known = ", ".join(names)
+                raise BadValue(f"There is no part '{name}'. {near}The parts are: {known}.")
         return dict(answer)
-    if answer is ... or len(names) == 1:
+    several = len(names) > 1 and all(part.kind in SINGLE for part in found.parts)
+    if not several or not isinstance(answer, list | tuple):
         return {names[0]: answer}
-    several = isinstance(answer, list | tuple) and all(p.kind in SINGLE for p in found.parts)
-    if several and len(answer) == len(names):
-        return dict(zip(names, answer, strict=True))
-    if several:
+    if len(answer) != len(names):
         blanks = ", ".join(f'"{name}": ...' for name in names)
-        return f"Given {len(answer)} answers for {len(names)} parts. Name them: {{{blanks}}}."
-    return {names[0]: answer}
+        count = f"Given {len(answer)} answers for {len(names)} parts."
+        raise BadValue(f"{count} Name them: {{{blanks}}}.")
+    return dict(zip(names, answer, strict=True))
 
 
 def _remark(found: Exercise, part: Part, answer: Any) -> Remark:
@@ -209,23 +221,27 @@ def _remark(found: Exercise, part: Part, answer: Any) -> Remark:
     for sealed, hint in part.wrong:
         if hit(sealed, place, given, part.tolerance):
             return Remark(part.name, "wrong", hint)
-    for hint, value in _slips(part, given):
+    for hint, value in _slips(given) if part.kind == "number" else ():
         # Without the neighbouring cells: a slip is only named when it explains the number well.
-        if hit(part.sealed, place, value, part.tolerance, reach=0):
+        explains = hit(part.sealed, place, value, part.tolerance, reach=0)
+        if explains and abs(value) > 2 * part.tolerance:
             return Remark(part.name, "wrong", hint)
     return Remark(part.name, "wrong", part.hint)
 
 
-def _slips(part: Part, given: Any) -> Iterator[tuple[str, float]]:
-    """What the number would be without one of the usual slips."""
-    if part.kind == "number":
-        for hint, value in shifted(given):
-            if abs(value) > 2 * part.tolerance:
-                yield hint, value
+def _slips(given: float) -> Iterator[tuple[str, float]]:
+    """The usual slips: a hint, and what the number would be without the slip."""
+    yield "This looks like percent. Give a share: 1 is all.", given / 100
+    yield "This looks like a share of 1. Read again which unit is asked for.", given * 100
+    yield "The size is right. Look at the sign, or at the direction.", -given
+    yield "This looks like the rest to 1: the other side of what was asked.", 1 - given
+    yield "This looks like bits. The book takes the natural logarithm.", given * math.log(2)
+    if given:
+        yield "This looks upside down: exchange what you divide and what you divide by.", 1 / given
 
 
 def _settled(part: Part, answer: Any) -> Any:
-    """An answer in the form in which it is compared; a sentence if it is of another kind."""
+    """An answer in the form in which it is compared; an error if it is of another kind."""
     if part.kind == "number":
         return number_of(answer)
     if part.kind == "word":
@@ -235,6 +251,25 @@ def _settled(part: Part, answer: Any) -> Any:
     if part.kind == "list":
         return [number_of(one) if part.tolerance else _word(part, one) for one in answer]
     return sorted({_word(part, one) for one in answer})
+
+
+def number_of(answer: Any) -> float:
+    """A number as people give it: 0.25, 1/4, "25%", or a numpy number."""
+    if isinstance(answer, str):
+        text = answer.strip().replace("−", "-").replace(",", "")
+        percent = text.endswith("%")
+        try:
+            value = float(Fraction(text.rstrip("% ")))
+        except (ValueError, ZeroDivisionError):
+            raise BadValue(f"'{answer}' is no number; expected one such as 0.25.") from None
+        return value / 100 if percent else value
+    if hasattr(answer, "item") and getattr(answer, "size", 1) == 1:
+        answer = answer.item()
+    if isinstance(answer, bool) or not isinstance(answer, Real):
+        raise BadValue(f"This is a {type(answer).__name__}; expected a number.")
+    if not math.isfinite(answer):
+        raise BadValue(f"This is {float(answer)}; expected a finite number. A mean of nothing?")
+    return float(answer)
 
 
 def _word(part: Part, answer: Any) -> str:
@@ -254,6 +289,49 @@ def plain(word: str) -> str:
     return " ".join(word.casefold().split())
 
 
+# --- sealed answers -------------------------------------------------------------------------------
+
+SALT = "what attention heads do"
+LENGTH = 12  # of a seal: short enough to read past, long enough that two do not meet by chance
+MOST = 6  # no list of numbers that is asked for is longer
+
+
+def seals(place: str, answer: Any, tolerance: float = 0.0, *, reach: int = 0) -> Iterator[str]:
+    """The hash of an answer in the form in which it is compared.
+
+    place  label and part; makes equal answers look different
+    reach  how many neighbouring cells of each number are hashed too
+    """
+    parts = [answer] if isinstance(answer, str | Real) else list(answer)
+    if len(parts) > MOST:  # no answer is that long, and the neighbours of each would be tried
+        reach = 0
+    near = range(-reach, reach + 1)
+    choices = [
+        [one] if isinstance(one, str) else [cell(float(one), tolerance) + step for step in near]
+        for one in parts
+    ]
+    for text in product(*choices):
+        hashed = f"{SALT}\0{place}\0{'|'.join(map(str, text))}"
+        yield hashlib.sha256(hashed.encode()).hexdigest()[:LENGTH]
+
+
+def hit(sealed: str, place: str, given: Any, tolerance: float = 0.0, *, reach: int = 1) -> bool:
+    """Whether this is the sealed answer.
+
+    A number within the tolerance always is; one that is twice as far away never is. In between the
+    grid decides, since the exact answer is not known here.
+    """
+    return sealed in seals(place, given, tolerance, reach=reach)
+
+
+def cell(value: float, tolerance: float) -> int:
+    """The number of the grid cell that holds a value; cells are as wide as the tolerance."""
+    return math.floor(value / tolerance + 0.5)
+
+
+# --- entries of the file --------------------------------------------------------------------------
+
+
 def _exercise(label: str, number: int, entry: Mapping[str, Any]) -> Exercise:
     """One entry of the file; what is missing or unknown is said at once."""
     for key, known in (("level", LEVELS), ("needs", NEEDS)):
@@ -263,8 +341,8 @@ def _exercise(label: str, number: int, entry: Mapping[str, Any]) -> Exercise:
     parts = tuple(_part(label, one) for one in entry["part"])
     if len({one.name for one in parts}) < len(parts):
         raise ExerciseError(f"{label}: two parts have the same name. Give each its own.")
-    told = {key: entry[key] for key in ("chapter", "title", "level", "minutes", "needs")}
-    return Exercise(label=label, number=number, parts=parts, **told)
+    about = {key: entry[key] for key in ("chapter", "title", "level", "minutes", "needs")}
+    return Exercise(label=label, number=number, parts=parts, **about)
 
 
 def _part(label: str, entry: Mapping[str, Any]) -> Part:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import copy
-import json
 import re
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from attnlib.errors import AttnlibError
+from bookkit.errors import BookError
 from bookkit.teach.exercises import LEVELS, Exercise, Part, exercise
-from bookkit.teach.plainmyst import BLANK, Words, equation_numbers, papers_of, plain_markdown
+from bookkit.teach.plain_markdown import BLANK, Words, equation_numbers, plain_markdown
 
 Cell = dict[str, Any]
 
@@ -34,27 +31,21 @@ GUIDE = f"""\
 """
 
 
-class StudentError(AttnlibError):
+class StudentError(BookError):
     """A chapter of which no student copy can be made."""
 
 
-def write_student_copy(source: Path, bibliography: Path, target: Path) -> Path:
-    """Write the student copy of a chapter; the same source always gives the same file."""
-    book = json.loads(source.read_text(encoding="utf-8"))
-    made = student_copy(book, bibliography.read_text(encoding="utf-8"))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(made, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
-    target.write_text(text, encoding="utf-8")
-    return target
+def student_copy(
+    book: Mapping[str, Any], papers: Mapping[str, tuple[str, str]] | None = None
+) -> dict[str, Any]:
+    """A notebook without outputs and solutions, and with cells for answers and checks.
 
-
-def student_copy(book: dict[str, Any], bibliography: str = "") -> dict[str, Any]:
-    """A notebook without outputs and solutions, and with cells for answers and checks."""
-    cells = copy.deepcopy(book["cells"])
-    texts = ["".join(cell["source"]) for cell in cells]
-    words = Words(papers_of(bibliography), equation_numbers(texts))
+    papers  names and years by key, for citations
+    """
+    texts = ["".join(cell["source"]) for cell in book["cells"]]
+    words = Words(papers or {}, equation_numbers(texts))
     made: list[Cell] = []
-    for number, (cell, text) in enumerate(zip(cells, texts, strict=True), start=1):
+    for number, (cell, text) in enumerate(zip(book["cells"], texts, strict=True), start=1):
         name = cell.get("id") or f"cell-{number}"
         if cell["cell_type"] == "markdown":
             made += _open_text(name, text, words)
@@ -62,20 +53,18 @@ def student_copy(book: dict[str, Any], bibliography: str = "") -> dict[str, Any]
             made.append(_emptied(cell, name, text))
         if number == 1:
             made.append(_markdown("how-to-use-this-copy", GUIDE))
-    kept = {key: book["metadata"][key] for key in KEPT if key in book["metadata"]}
-    return {"cells": made, "metadata": kept, "nbformat": 4, "nbformat_minor": 5}
-
-
-KEPT = ("kernelspec", "language_info")
+    kept = ("kernelspec", "language_info")
+    metadata = {key: value for key, value in book["metadata"].items() if key in kept}
+    return {"cells": made, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
 
 
 def _emptied(cell: Cell, name: str, text: str) -> Cell:
     """A code cell as it was before it ran. Cells that the book hides are folded."""
-    tags = cell["metadata"].get("tags", [])
-    told: dict[str, Any] = {"tags": list(tags)} if tags else {}
+    tags = list(cell["metadata"].get("tags", []))
+    metadata: dict[str, Any] = {"tags": tags} if tags else {}
     if {"remove-cell", "remove-input", "hide-input"} & set(tags):
-        told["jupyter"] = {"source_hidden": True}
-    return _code(name, text, told)
+        metadata["jupyter"] = {"source_hidden": True}
+    return _code(name, text, metadata)
 
 
 def _open_text(name: str, text: str, words: Words) -> Iterator[Cell]:
@@ -85,14 +74,11 @@ def _open_text(name: str, text: str, words: Words) -> Iterator[Cell]:
         between = text[at : found.start() if found else len(text)].strip()
         if between:
             count += 1
-            yield _markdown(
-                name if count == 1 else f"{name}-{count}", plain_markdown(between, words)
-            )
-        if found is None:
-            return
-        at = found.end()
-        if found["kind"] == "exercise":
+            own = name if count == 1 else f"{name}-{count}"
+            yield _markdown(own, plain_markdown(between, words))
+        if found and found["kind"] == "exercise":
             yield from _exercise_cells(found["inside"], words)
+        at = found.end() if found else len(text)
 
 
 def _exercise_cells(inside: str, words: Words) -> Iterator[Cell]:
@@ -100,7 +86,9 @@ def _exercise_cells(inside: str, words: Words) -> Iterator[Cell]:
     if label is None:
         raise StudentError("an exercise has no label. Give it one, and an entry in the catalogue.")
     entry = exercise(label[1])
-    about = f"*{LEVELS[entry.level]} · about {entry.minutes} minutes · {_needs(entry)}*"
+    pencil = entry.needs == "paper and pencil"
+    needs = entry.needs if pencil else f"data of the {entry.needs} edition"
+    about = f"*{LEVELS[entry.level]} · about {entry.minutes} minutes · {needs}*"
     task = plain_markdown(_LABEL.sub("", inside, count=1).strip(), words)
     head = f"### Exercise {entry.number}: {entry.title}"
     yield _markdown(entry.label, f"{head}\n\n{about}\n\n{task}")
@@ -108,15 +96,9 @@ def _exercise_cells(inside: str, words: Words) -> Iterator[Cell]:
     yield _code(f"{entry.label}-check", check_source(entry), {"tags": ["check"]})
 
 
-def _needs(entry: Exercise) -> str:
-    return (
-        entry.needs if entry.needs == "paper and pencil" else f"data of the {entry.needs} edition"
-    )
-
-
 def check_source(entry: Exercise) -> str:
     """The code of a check cell, with a blank for every part and what it asks for above it."""
-    start = "from bookkit.teach.exercises import check\n\n"
+    start = "from bookkit import check\n\n"
     if len(entry.parts) == 1:
         (part,) = entry.parts
         return f'{start}# {_asked(part)}\ncheck("{entry.label}", ...)'
@@ -137,6 +119,6 @@ def _markdown(name: str, text: str) -> Cell:
     return {"cell_type": "markdown", "id": name, "metadata": {}, "source": text}
 
 
-def _code(name: str, text: str, told: dict[str, Any]) -> Cell:
-    cell: Cell = {"cell_type": "code", "id": name, "metadata": told, "source": text}
+def _code(name: str, text: str, metadata: dict[str, Any]) -> Cell:
+    cell: Cell = {"cell_type": "code", "id": name, "metadata": metadata, "source": text}
     return {**cell, "execution_count": None, "outputs": []}

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from attnlib.data.corpora import Corpus
-from attnlib.data.sources import sha256_of
 from attnlib.errors import BadValue
+from attnlib.files import sha256_of
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder, load_encoder, weights_digest
 from bookkit.papers import Finding

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -18,12 +17,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attnlib.attention import encode
-from attnlib.attention.encode import Batch, Collator, batches, check_max_length, model_inputs
-from attnlib.data.assetcache import cache_folder
+from attnlib.attention.encode import Batch, batches, check_max_length, model_inputs
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import Task
 from attnlib.errors import BadValue, check_choice
-from attnlib.models import Encoder, random_encoder, weights_digest
+from attnlib.models import Encoder, random_encoder
 from experiments.shared.glue import (
     check_parts,
     check_varied,
@@ -32,8 +30,8 @@ from experiments.shared.glue import (
     labels_of,
     scores,
 )
-from experiments.shared.modelcache import keep, once, read_back, shape_of
-from experiments.shared.training import SECONDS_BETWEEN, Progress, Recipe, forget, train
+from experiments.shared.kept_models import fitted, home_of, once, read_back
+from experiments.shared.training import SECONDS_BETWEEN, Progress, Recipe
 
 STARTS = {
     "pretrained": "{}, fine-tuned on {}",
@@ -165,8 +163,7 @@ def finetuned(
     """
     job = _Job(encoder, corpus, known_task(task), recipe or Recipe(), start)
     job.check()
-    folder = (cache_folder() / "finetuned" if cache is None else cache) / job.key()
-    return once(folder, job.read, partial(job.run, every=every, progress=progress))
+    return once(job.home(cache), job.read, partial(job.run, every=every, progress=progress))
 
 
 @dataclass(frozen=True)
@@ -185,17 +182,12 @@ class _Job:
         check_max_length(self.recipe.max_length, self.encoder)
         check_varied(labels_of(self.corpus, self.task), self.corpus, self.task)
 
-    def key(self) -> str:
-        """A digest of all that decides the weights: the model, what it reads, numbers."""
-        digest = hashlib.sha256(f"training {VERSION}".encode())
-        digest.update(weights_digest(self.encoder).encode())
-        decided = (shape_of(self.encoder), self.task, self.recipe, self.start)
-        digest.update(repr(decided).encode())
+    def home(self, cache: Path | None = None) -> Path:
+        """Where the end is kept, by all that decides the weights."""
         labels = labels_of(self.corpus, self.task)
-        for encoded in self.encoded():
-            read = (encoded.ids, encoded.segment, float(labels[encoded.index]))
-            digest.update(repr(read).encode() + b"\n")
-        return digest.hexdigest()[:40]
+        read = ((one.ids, one.segment, float(labels[one.index])) for one in self.encoded())
+        settings = {"task": repr(self.task), "recipe": asdict(self.recipe), "start": self.start}
+        return home_of(self.task.name, VERSION, self.encoder, settings, read, cache)
 
     def encoded(self, skipped: Counter[str] | None = None) -> list[encode.Encoded]:
         """What the model reads: the pieces of every example."""
@@ -250,37 +242,27 @@ class _Job:
         trained = nn.ModuleDict({"head": result.head})
         if not frozen:
             trained["encoder"] = result.encoder.model
-        trained.requires_grad_(True)
-        went = train(
-            trained,
-            examples,
-            Collator(self.encoder),
-            loss,
-            self.recipe,
-            folder=folder,
-            every=every,
-            progress=progress,
-        )
-        trained.requires_grad_(False)
-        facts = {
+        about = {
             "task": self.task.name,
             "start": self.start,
-            "model": self.encoder.name,
             "corpus": self.corpus.name,
             "n_train": len({encoded.index for encoded in examples}),
             "n_per_class": class_counts(labels.cpu().numpy(), self.task),
             "skipped": dict(skipped),
-            "steps": went.steps,
-            "epochs": round(went.steps * self.recipe.batch_size / len(examples), 2),
-            "final_loss": went.final_loss,
-            "history": went.history,
-            "seconds": round(went.seconds, 1),
-            "recipe": asdict(self.recipe),
-            "key": folder.name,
         }
-        keep(folder, _modules(result), facts)
-        forget(folder)
-        return replace(result, facts={**facts, "cached": False})
+        facts = fitted(
+            trained,
+            _modules(result),
+            examples,
+            loss,
+            self.recipe,
+            about,
+            encoder=self.encoder,
+            folder=folder,
+            every=every,
+            progress=progress,
+        )
+        return replace(result, facts=facts)
 
     def read(self, folder: Path) -> FineTuned | None:
         """What was kept, or None where anything of it is missing or damaged."""

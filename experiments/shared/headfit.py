@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
-import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors import torch as safetensors
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attnlib.attention import encode as encoding
 from attnlib.attention.encode import batches, encode, model_inputs
-from attnlib.data.assetcache import cache_folder
 from attnlib.data.corpora import Corpus
-from attnlib.data.sources import sha256_of
 from attnlib.errors import CorpusError
-from attnlib.models import Encoder, weights_digest
-from experiments.shared import maskedlm
+from attnlib.models import Encoder
+from experiments.shared.kept_models import home_of, keep, name_of, once, read_back
 from experiments.shared.maskedlm import NOT_ASKED, MaskedLMHead, checkpoint_head, masked
 
 Progress = Callable[[int, int], None]
@@ -42,6 +32,8 @@ MOST_FOR_GAIN = 1000
 RIDGE = 0.3
 """Of the mean variance, what every direction is given on top: nearly flat ones count less."""
 UNSEEN = 0.1
+VERSION = 1
+"""Part of the key of every head: raise it with any change that changes what fitting ends with."""
 
 
 @dataclass(frozen=True)
@@ -91,16 +83,19 @@ def masked_lm_head(
     if own is not None:
         facts = {"head": "checkpoint", "corpus": corpus.name, **task.quality(own)}
         return own, {**facts, "cached": False}
-    folder = cache_folder() / "heads" if cache is None else cache
-    path = folder / f"{task.key()}.safetensors"
-    head = MaskedLMHead(encoder)
-    kept = _read(path, head)
-    if kept is not None:
-        return head.eval().requires_grad_(False), kept
-    facts = {"head": "fitted", "corpus": corpus.name, **task.fit(head, progress)}
-    with suppress(OSError):  # a cache that cannot be written costs time, not the result
-        _write(path, head, facts)
-    return head.eval().requires_grad_(False), {**facts, "cached": False}
+
+    def read(folder: Path) -> tuple[nn.Module, dict[str, Any]] | None:
+        return read_back(folder, lambda: MaskedLMHead(encoder), lambda head: head)
+
+    def fit(folder: Path) -> tuple[nn.Module, dict[str, Any]]:
+        head = MaskedLMHead(encoder)
+        facts = {"head": "fitted", "corpus": corpus.name, **task.fit(head, progress)}
+        facts["key"] = name_of(folder)
+        keep(folder, head, facts)
+        return head, {**facts, "cached": False}
+
+    head, facts = once(task.home(cache), read, fit)
+    return head.eval().requires_grad_(False), facts
 
 
 @dataclass(frozen=True)
@@ -120,14 +115,11 @@ class _Task:
     def n_train(self) -> int:
         return len(self.examples) - max(1, round(self.budget.held_out * len(self.examples)))
 
-    def key(self) -> str:
-        """A digest of all that decides the head: weights, vocabulary, texts, numbers, this code."""
-        code = (Path(one) for one in (__file__, maskedlm.__file__, encoding.__file__))
-        digest = hashlib.sha256(b"".join(path.read_bytes() for path in code))
-        digest.update(weights_digest(self.encoder).encode())
-        numbers = (self.budget, self.mask_rate, self.max_length, self.on_long, self.hide, self.seed)
-        digest.update(repr((self.examples, numbers)).encode())
-        return digest.hexdigest()[:40]
+    def home(self, cache: Path | None) -> Path:
+        """Where the head is kept, by all that decides it."""
+        names = ("mask_rate", "max_length", "on_long", "hide", "seed")
+        settings = {name: getattr(self, name) for name in names} | {"budget": asdict(self.budget)}
+        return home_of("masked-lm-head", VERSION, self.encoder, settings, self.examples, cache)
 
     def fit(self, head: MaskedLMHead, progress: Progress | None) -> dict[str, Any]:
         """Fit the head on the training segments; what is said of it comes from the others."""
@@ -333,31 +325,3 @@ def _spaced(examples: Sequence[Any], budget: Budget) -> tuple[Any, ...]:
         )
     n_used = min(len(examples), budget.n_segments)
     return tuple(examples[i] for i in np.linspace(0, len(examples) - 1, n_used).astype(int))
-
-
-def _read(path: Path, head: MaskedLMHead) -> dict[str, Any] | None:
-    """The facts of a kept head, whose weights go into `head`; None where it is not whole."""
-    try:
-        facts = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-        if facts.pop("sha256") != sha256_of(path):
-            return None
-        head.load_state_dict(safetensors.load_file(path, device=str(head.bias.device)))
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError):
-        return None
-    return {**facts, "cached": True}
-
-
-def _write(path: Path, head: MaskedLMHead, facts: dict[str, Any]) -> None:
-    """Weights and facts beside them; each appears under its name only when it is whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    weights = safetensors.save({k: v.detach().cpu() for k, v in head.state_dict().items()})
-    told = json.dumps({**facts, "sha256": hashlib.sha256(weights).hexdigest()}, indent=1)
-    for target, content in ((path, weights), (path.with_suffix(".json"), told.encode())):
-        handle, draft = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
-        try:
-            with os.fdopen(handle, "wb") as out:
-                out.write(content)
-            os.replace(draft, target)
-        except BaseException:
-            Path(draft).unlink(missing_ok=True)
-            raise

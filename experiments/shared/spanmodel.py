@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -16,13 +15,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attnlib.attention.encode import Batch, Collator, batches, check_max_length, model_inputs
-from attnlib.data.assetcache import cache_folder
+from attnlib.attention.encode import Batch, batches, check_max_length, model_inputs
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Question
 from attnlib.errors import BadValue, CorpusError
-from attnlib.models import Encoder, weights_digest
-from experiments.shared.modelcache import keep, once, read_back, shape_of
+from attnlib.models import Encoder
+from experiments.shared.kept_models import fitted, home_of, once, read_back
 from experiments.shared.spans import (
     MAX_ANSWER,
     N_BEST,
@@ -34,7 +32,7 @@ from experiments.shared.spans import (
     targets,
     windows_of,
 )
-from experiments.shared.training import SECONDS_BETWEEN, Progress, Recipe, forget, train
+from experiments.shared.training import SECONDS_BETWEEN, Progress, Recipe
 
 STRIDE = 128
 VERSION = 1
@@ -152,8 +150,7 @@ def spantuned(
     """
     job = _Job(encoder, corpus, recipe or Recipe(max_length=256, batch_size=16), stride)
     job.check()
-    folder = (cache_folder() / "finetuned" if cache is None else cache) / job.key()
-    return once(folder, job.read, partial(job.run, every=every, progress=progress))
+    return once(job.home(cache), job.read, partial(job.run, every=every, progress=progress))
 
 
 @dataclass(frozen=True)
@@ -185,17 +182,14 @@ class _Job:
             skipped=skipped,
         )
 
-    def key(self) -> str:
-        """A digest of all that decides the weights: the model, what it reads, numbers."""
-        digest = hashlib.sha256(f"spans {VERSION}".encode())
-        digest.update(weights_digest(self.encoder).encode())
-        digest.update(repr((shape_of(self.encoder), self.recipe)).encode())
+    def home(self, cache: Path | None = None) -> Path:
+        """Where the end is kept, by all that decides the weights."""
         windows = self.windows()
         wanted, _ = targets(windows, self.corpus.examples)
-        for window, span in zip(windows, wanted, strict=True):
-            read = (window.encoded.ids, window.encoded.segment, span)
-            digest.update(repr(read).encode() + b"\n")
-        return digest.hexdigest()[:40]
+        pairs = zip(windows, wanted, strict=True)
+        read = ((one.encoded.ids, one.encoded.segment, span) for one, span in pairs)
+        settings = {"recipe": asdict(self.recipe)}
+        return home_of("answers", VERSION, self.encoder, settings, read, cache)
 
     def blank(self) -> SpanReader:
         """The encoder and head before the first step; the given encoder is copied."""
@@ -220,39 +214,28 @@ class _Job:
             logits = logits.masked_fill(closed, torch.finfo(logits.dtype).min)
             return functional.cross_entropy(logits, ends[list(batch.index)])
 
-        trained = _modules(result)
-        trained.requires_grad_(True)
-        went = train(
-            trained,
-            [window.encoded for window in windows],
-            Collator(self.encoder),
-            loss,
-            self.recipe,
-            folder=folder,
-            every=every,
-            progress=progress,
-        )
-        trained.requires_grad_(False)
-        facts = {
+        about = {
             "task": "spans",
-            "model": self.encoder.name,
             "corpus": self.corpus.name,
             "n_train": len({window.question for window in windows}),
             "n_windows": len(windows),
             "n_without_answer": n_elsewhere,
             "skipped": dict(skipped),
-            "steps": went.steps,
-            "epochs": round(went.steps * self.recipe.batch_size / len(windows), 2),
-            "final_loss": went.final_loss,
-            "history": went.history,
-            "seconds": round(went.seconds, 1),
-            "recipe": asdict(self.recipe),
             "stride": self.stride,
-            "key": folder.name,
         }
-        keep(folder, trained, facts)
-        forget(folder)
-        return replace(result, facts={**facts, "cached": False})
+        facts = fitted(
+            _modules(result),
+            _modules(result),
+            [window.encoded for window in windows],
+            loss,
+            self.recipe,
+            about,
+            encoder=self.encoder,
+            folder=folder,
+            every=every,
+            progress=progress,
+        )
+        return replace(result, facts=facts)
 
     def read(self, folder: Path) -> SpanReader | None:
         """What was kept, or None where anything of it is missing or damaged."""

@@ -1,12 +1,15 @@
-"""A seeded training loop that can be interrupted: AdamW, warm-up and decay, checkpoints."""
+"""A seeded training loop that can be interrupted: AdamW, warm-up and decay, checkpoints.
+
+Our own and not that of a library, for two promises: a training that was killed and taken up again
+ends with the very bits of one that was not, and a loss or gradient that is not finite stops it in
+one sentence and leaves no checkpoint to go on from.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import math
-import os
 import pickle
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -19,8 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from attnlib.attention.encode import ON_LONG, Batch, Encoded
-from attnlib.data.sources import sha256_of
 from attnlib.errors import BadValue, check_choice
+from attnlib.files import sha256_of
 
 Progress = Callable[[int, int], None]
 
@@ -29,7 +32,6 @@ POOL = 20
 HISTORY = 100
 """Points of the loss curve, about."""
 SECONDS_BETWEEN = 60.0
-TEMPORARY = ".tmp-"
 
 
 @dataclass(frozen=True)
@@ -259,11 +261,11 @@ class _Run:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             older = _checkpoints(folder)
-            with draft(folder) as path:
-                with open(path, "wb") as stream:  # torch refuses paths that begin with a dot
-                    torch.save(content, stream)
-                sha256 = sha256_of(path)
-                os.replace(path, folder / f"checkpoint-{self.state.steps:09d}-{sha256}.pt")
+            draft = folder / ".draft-checkpoint"  # nobody else trains for this folder
+            with draft.open("wb") as stream:
+                torch.save(content, stream)
+            sha256 = sha256_of(draft)
+            draft.replace(folder / f"checkpoint-{self.state.steps:09d}-{sha256}.pt")
             for old in older:
                 if f"-{sha256}." not in old.name:
                     old.unlink(missing_ok=True)
@@ -291,7 +293,7 @@ class _Run:
 def forget(folder: Path | None) -> None:
     """Remove all checkpoints, and drafts that a killed process left."""
     if folder is not None:
-        for path in (*_checkpoints(folder), *folder.glob(f"{TEMPORARY}*")):
+        for path in (*_checkpoints(folder), *folder.glob(".draft-*")):
             with suppress(OSError):
                 path.unlink()
 
@@ -299,17 +301,6 @@ def forget(folder: Path | None) -> None:
 def _checkpoints(folder: Path | None) -> list[Path]:
     """The checkpoints of a folder, the newest last."""
     return [] if folder is None else sorted(folder.glob("checkpoint-*-*.pt"))
-
-
-@contextmanager
-def draft(folder: Path) -> Iterator[Path]:
-    """A file to fill and then to rename; nothing is left of it otherwise."""
-    handle, name = tempfile.mkstemp(dir=folder, prefix=TEMPORARY)
-    os.close(handle)
-    try:
-        yield Path(name)
-    finally:
-        Path(name).unlink(missing_ok=True)
 
 
 def _device(module: nn.Module) -> torch.device:

@@ -93,7 +93,7 @@ def test_measure_writes_a_tidy_table(run: Run, text: Path, tmp_path: Path, suffi
     assert len(table) == 2 * 144
     assert {"metric", "layer", "head", "mean", "low", "high", "n"} <= set(table.columns)
     assert table["layer"].min() == 1 and table["head"].max() == 12
-    assert not list(tmp_path.glob("tmp*")), "no draft may stay behind"
+    assert not list(tmp_path.glob(".tmp*")), "no draft may stay behind"
 
 
 def test_lists_are_for_people_and_programs(run: Run) -> None:

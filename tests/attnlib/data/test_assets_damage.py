@@ -20,10 +20,10 @@ from typing import Any
 
 import pytest
 
-from attnlib.data import archives, assetcache, assets, sources
+from attnlib.data import archives, assets, sources
 from attnlib.errors import AssetError, ChecksumError
 from tests import asset_world
-from tests.asset_world import ROOT, World, flip, read
+from tests.asset_world import ROOT, World, flip, read, refuse_hashing
 
 world, quick_pip = asset_world.world, asset_world.quick_pip  # the fixtures
 
@@ -71,9 +71,9 @@ def test_a_missing_file_is_named(quick_pip: World) -> None:
 @pytest.mark.parametrize("manifest", ["", "{", "[]"])
 def test_a_lost_or_broken_manifest_costs_one_full_check(quick_pip: World, manifest: str) -> None:
     folder = assets.resolve("toy-model")
-    (folder / assetcache.MANIFEST).write_text(manifest)
+    (folder / assets.MANIFEST).write_text(manifest)
     assert assets.resolve("toy-model") == folder
-    assert json.loads((folder / assetcache.MANIFEST).read_text())["files"]
+    assert json.loads((folder / assets.MANIFEST).read_text())["files"]
 
 
 def test_a_copied_cache_works_and_remembers_its_new_times(
@@ -85,7 +85,7 @@ def test_a_copied_cache_works_and_remembers_its_new_times(
     monkeypatch.setenv("ATTNLIB_CACHE", str(copy))
     folder = assets.resolve("toy-model")
     assert folder.is_relative_to(copy)
-    monkeypatch.setattr(sources, "sha256_of", lambda *_: pytest.fail("read a second time"))
+    refuse_hashing(monkeypatch)
     assert assets.resolve("toy-model") == folder
     assert assets.status()[0]["source"] == "package toy 1.0"
 
@@ -163,7 +163,7 @@ def test_a_cache_folder_that_is_a_file_is_one_sentence(
     blocked = quick_pip.root / "blocked"
     blocked.write_text("a file")
     monkeypatch.setenv("ATTNLIB_CACHE", str(blocked))
-    with pytest.raises(AssetError, match=r"could not be brought to .*ATTNLIB_CACHE"):
+    with pytest.raises(AssetError, match=r"blocked cannot be written \(.*ATTNLIB_CACHE"):
         assets.resolve("toy-model")
 
 
@@ -233,14 +233,20 @@ def test_an_interrupt_leaves_nothing(world: World, monkeypatch: pytest.MonkeyPat
 def test_an_asset_appears_by_one_rename_or_not_at_all(
     quick_pip: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(source: Any, target: Any) -> None:
-        assert read(Path(source)) == quick_pip.content  # whole before it is moved
+    replace, refused = os.replace, []
+
+    def refuse_folder(source: Path, target: Path) -> None:
+        if not source.is_dir():
+            return replace(source, target)
+        assert read(source) == quick_pip.content  # whole before it is moved
+        refused.append(target)
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "rename", refuse)
+        patch.setattr(os, "replace", refuse_folder)
         with pytest.raises(AssetError, match=r"Input/output error"):
             assets.resolve("toy-model")
+    assert len(refused) == 1
     assert quick_pip.leftovers() == []
     assert not assets.status()[0]["present"]
 
@@ -259,9 +265,9 @@ CHILD = """
     import signal, sys, time, shutil
     from pathlib import Path
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it
-    from attnlib.data import assets, shelf, sources
+    from attnlib.data import asset_list, assets, sources
     catalogue, wheels, log, seconds = sys.argv[1:5]
-    shelf.CATALOGUE = Path(catalogue)
+    asset_list.CATALOGUE = Path(catalogue)
     sources.hub_reachable = lambda: "no network in this test"
     def slow_pip(arguments, environment, line):
         with open(log, "a") as out:
@@ -311,7 +317,7 @@ def test_a_killed_fetch_is_swept_away_by_the_next(world: World) -> None:
     assert world.leftovers()  # only a folder that no one takes for an asset
     assert not assets.status()[0]["present"]
     assert read(assets.resolve("toy-model")) == world.content
-    assert not [name for name in world.leftovers() if assetcache.TEMPORARY in name]
+    assert not [name for name in world.leftovers() if assets.TEMPORARY in name]
 
 
 def test_a_fetch_interrupted_from_the_keyboard_leaves_nothing(world: World) -> None:
@@ -329,28 +335,8 @@ def test_what_a_killed_fetch_of_another_asset_left_is_swept_unless_it_is_locked(
 ) -> None:
     for name in ("dead", "alive"):
         (quick_pip.cache / "assets" / name / ".tmp-x").mkdir(parents=True)
-    with assetcache.file_lock("alive"):
+    with assets._file_lock("alive"):
         other = start_child(quick_pip, 0)
         assert other.wait(timeout=60) == 0
     left = [path.parent.name for path in quick_pip.cache.glob("assets/*/.tmp-*")]
     assert left == ["alive"]
-
-
-def test_what_was_there_comes_back_if_its_replacement_cannot_take_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    target = tmp_path / "asset"
-    target.mkdir()
-    (target / "weights").write_text("old")
-    rename = os.rename
-
-    def refusing(source: Path, goal: Path) -> None:
-        if Path(source).name == "draft":
-            raise OSError(errno.EIO, "Input/output error")
-        rename(source, goal)
-
-    monkeypatch.setattr(assetcache.os, "rename", refusing)
-    with pytest.raises(OSError), assetcache.replacement(target) as (draft, _):
-        (draft / "weights").write_text("new")
-    assert (target / "weights").read_text() == "old"
-    assert [path.name for path in tmp_path.iterdir()] == ["asset"]

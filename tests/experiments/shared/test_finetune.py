@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import threading
 from collections.abc import Callable
@@ -22,12 +21,12 @@ from attnlib.data.examples import TaskExample
 from attnlib.data.tasks import TASKS
 from attnlib.errors import AttnlibError, BadValue, CorpusError, TooLong, UnknownName
 from attnlib.models import Encoder, load_encoder, weights_digest
-from experiments.shared import finetune, training
+from experiments.shared import finetune, kept_models, training
 from experiments.shared.finetune import FineTuned, TaskHead, finetuned
 from experiments.shared.glue import scores
 from experiments.shared.training import Recipe, epoch_batches, ramp, train
 from tests.families import HEADS, LAYERS, WORDS, folders, one_thread
-from tests.trainings import Stopped, never, same, stop_at, weights
+from tests.trainings import DAMAGE, Stopped, never, same, spoil, stop_at, weights
 
 __all__ = ["folders", "one_thread"]  # fixtures
 
@@ -286,7 +285,7 @@ def test_an_interrupted_run_ends_with_the_same_weights(
     assert told == list(range(kept, 11))
     assert same(weights(result), weights(whole))
     assert result.facts["history"] == whole.facts["history"]
-    (folder,) = (tmp_path / "cut").iterdir()
+    (folder,) = (tmp_path / "cut").glob("*/*/*")
     assert {p.name for p in folder.iterdir()} <= {"model.safetensors", "facts.json", ".lock"}
 
 
@@ -313,7 +312,7 @@ def test_a_damaged_checkpoint_is_not_read(
     options: dict[str, Any] = {"recipe": SHORT, "cache": tmp_path / "cut"}
     with pytest.raises(Stopped):
         finetuned(bert, toy, "sst2", **options, progress=stop_at(7))
-    (path,) = (tmp_path / "cut").glob("*/checkpoint-*.pt")
+    (path,) = (tmp_path / "cut").rglob("checkpoint-*.pt")
     content = bytearray(path.read_bytes())
     if damage == "foreign":  # whole in itself, but of another training
         torch.save({"name": "other"}, path)
@@ -348,7 +347,7 @@ def test_the_second_call_reads(
     bert: Encoder, tmp_path: Path, toy: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = finetuned(bert, toy, "sst2", recipe=SHORT, cache=tmp_path)
-    monkeypatch.setattr(finetune, "train", never)
+    monkeypatch.setattr(kept_models, "train", never)
     again = finetuned(bert, toy, TASKS["sst2"], recipe=SHORT, cache=tmp_path)
     assert same(weights(first), weights(again))
     assert again.facts == {**first.facts, "cached": True}
@@ -371,42 +370,28 @@ def test_whatever_decides_the_weights_decides_the_key(bert: Encoder, toy: Corpus
         replace(job, encoder=job.blank().encoder),  # the same weights
         replace(job, encoder=replace(job, start="random").blank().encoder),
     ]
-    keys = [job.key(), *(other.key() for other in others)]
+    keys = [job.home(), *(other.home() for other in others)]
     assert keys[8] == keys[0]
     assert len(set(keys)) == len(keys) - 1
     named = replace(toy, examples=tuple(replace(e, id=f"new {e.id}") for e in toy.examples))
-    assert replace(job, corpus=named).key() == keys[0]
+    assert replace(job, corpus=named).home() == keys[0]
 
 
 def test_the_version_is_part_of_the_key(
     bert: Encoder, toy: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = finetune._Job(bert, toy, TASKS["sst2"], SHORT, "pretrained")
-    before = job.key()
+    before = job.home()
     monkeypatch.setattr(finetune, "VERSION", finetune.VERSION + 1)
-    assert job.key() != before
+    assert job.home() != before
 
 
-@pytest.mark.parametrize("damage", ["weights", "facts", "digest", "gone", "other"])
+@pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_result_is_trained_again(
     damage: str, bert: Encoder, tmp_path: Path, toy: Corpus
 ) -> None:
     first = finetuned(bert, toy, "sst2", recipe=SHORT, cache=tmp_path)
-    (folder,) = tmp_path.iterdir()
-    model, facts = folder / "model.safetensors", folder / "facts.json"
-    told = json.loads(facts.read_text())
-    if damage == "weights":
-        content = bytearray(model.read_bytes())
-        content[-1] ^= 1
-        model.write_bytes(content)
-    elif damage == "facts":
-        facts.write_text(facts.read_text()[:-20])
-    elif damage == "digest":
-        facts.write_text(json.dumps({k: v for k, v in told.items() if k != "sha256"}))
-    elif damage == "gone":
-        model.unlink()
-    else:
-        facts.write_text(json.dumps({**told, "key": "another"}))
+    spoil(tmp_path, damage)
     again = finetuned(bert, toy, "sst2", recipe=SHORT, cache=tmp_path)
     assert not again.facts["cached"]
     assert same(weights(again), weights(first))
@@ -444,7 +429,7 @@ def test_the_default_place_is_beside_the_assets(
 ) -> None:
     monkeypatch.setenv("ATTNLIB_CACHE", str(tmp_path))
     result = finetuned(bert, toy, "sst2", recipe=replace(SHORT, max_steps=1))
-    assert (tmp_path / "finetuned" / result.facts["key"] / "facts.json").is_file()
+    assert (tmp_path / "store" / result.facts["key"] / "facts.json").is_file()
 
 
 # --- the loop itself ------------------------------------------------------------------------
@@ -641,7 +626,7 @@ def test_bad_input_is_refused_before_any_training(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(finetune, "train", never)
+    monkeypatch.setattr(kept_models, "train", never)
     with pytest.raises(error, match=said):
         finetuned(bert, corpus, task, **{"recipe": SHORT, "cache": tmp_path, **options})
     assert not list(tmp_path.iterdir())

@@ -151,7 +151,7 @@ def test_a_complete_checkpoint_is_used_as_it_is(
         assert torch.allclose(head(hidden), expected, atol=1e-4)
         assert torch.allclose(head(hidden[1, 2]), expected[1, 2], atol=1e-4)
     assert not any(parameter.requires_grad for parameter in head.parameters())
-    assert not list(tmp_path.glob("*.safetensors"))
+    assert not list(tmp_path.rglob("*.safetensors"))
 
 
 def test_a_checkpoint_without_a_head_has_none(bert: Encoder) -> None:
@@ -261,7 +261,8 @@ def test_a_head_is_found_again_in_the_cache(
     assert {**found, "cached": False} == facts and found["cached"]
     for name, tensor in head.state_dict().items():
         assert torch.equal(tensor, again.state_dict()[name])
-    assert {path.suffix for path in tmp_path.iterdir()} == {".safetensors", ".json"}
+    kept = {path.name for path in tmp_path.rglob("*") if path.suffix}
+    assert {"model.safetensors", "facts.json"} <= kept
 
 
 def test_whatever_decides_the_head_is_in_its_key(bert: Encoder, tmp_path: Path) -> None:
@@ -272,7 +273,7 @@ def test_whatever_decides_the_head_is_in_its_key(bert: Encoder, tmp_path: Path) 
     fitted(bert, tmp_path, budget=replace(quick, learning_rate=1e-3))
     fitted(random_twin(bert), tmp_path, budget=quick)
     masked_lm_head(bert, toy(60), budget=quick, max_length=32, cache=tmp_path)
-    assert len(list(tmp_path.glob("*.safetensors"))) == 6
+    assert len(list(tmp_path.rglob("*.safetensors"))) == 6
 
 
 def spoil_byte(path: Path) -> None:
@@ -286,9 +287,9 @@ def spoil_byte(path: Path) -> None:
     [
         spoil_byte,
         lambda path: path.write_bytes(path.read_bytes()[:-100]),
-        lambda path: path.with_suffix(".json").write_text("{"),
-        lambda path: path.with_suffix(".json").write_text(json.dumps([1])),
-        lambda path: path.with_suffix(".json").unlink(),
+        lambda path: path.with_name("facts.json").write_text("{"),
+        lambda path: path.with_name("facts.json").write_text(json.dumps([1])),
+        lambda path: path.with_name("facts.json").unlink(),
     ],
     ids=["a bit", "cut", "json cut", "json list", "json gone"],
 )
@@ -297,7 +298,7 @@ def test_a_damaged_file_is_made_again(
 ) -> None:
     quick = replace(SMALL, n_epochs=1)
     head, _ = fitted(bert, tmp_path, budget=quick)
-    (path,) = tmp_path.glob("*.safetensors")
+    (path,) = tmp_path.rglob("*.safetensors")
     spoil(path)
     again, facts = fitted(bert, tmp_path, budget=quick)
     assert not facts["cached"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,11 +20,11 @@ from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Answer, Question, TaskExample
 from attnlib.errors import AttnlibError, BadValue, CorpusError, TooLong
 from attnlib.models import Encoder, load_encoder, weights_digest
-from experiments.shared import spanmodel
+from experiments.shared import kept_models, spanmodel
 from experiments.shared.spanmodel import SpanHead, SpanReader, spantuned
 from experiments.shared.training import Recipe
 from tests.families import HIDDEN, LAYERS, WORDS, folders, one_thread
-from tests.trainings import Stopped, never, same, stop_at, weights
+from tests.trainings import DAMAGE, Stopped, never, same, spoil, stop_at, weights
 
 __all__ = ["folders", "one_thread"]  # fixtures
 
@@ -280,8 +279,8 @@ def test_weights_that_are_not_finite_stop_the_training(
     next(broken.model.parameters()).data.fill_(math.nan)
     with pytest.raises(BadValue, match=r"loss is nan at step 1 of .*check the model's weights"):
         tuned(broken, toy, tmp_path)
-    assert not list(tmp_path.glob("*/*.safetensors"))
-    assert not list(tmp_path.glob("*/checkpoint-*"))
+    assert not list(tmp_path.rglob("*.safetensors"))
+    assert not list(tmp_path.rglob("checkpoint-*"))
 
 
 # --- it can be interrupted --------------------------------------------------------------------
@@ -297,14 +296,14 @@ def test_an_interrupted_training_ends_with_the_same_weights(
     step = epochs_done * per_epoch + 2
     with pytest.raises(Stopped):
         tuned(bert, toy, tmp_path, every=every, progress=stop_at(step))
-    assert len(list(tmp_path.glob("*/checkpoint-*"))) == 1
+    assert len(list(tmp_path.rglob("checkpoint-*"))) == 1
     told: list[int] = []
     torch.rand(7)  # the caller's random numbers do not matter
     result = tuned(bert, toy, tmp_path, progress=lambda done, n: told.append(done))
     assert told == list(range(step if every == 0 else epochs_done * per_epoch, 2 * per_epoch + 1))
     assert same(weights(result), weights(whole))
     assert result.facts["history"] == whole.facts["history"]
-    assert not list(tmp_path.glob("*/checkpoint-*"))
+    assert not list(tmp_path.rglob("checkpoint-*"))
 
 
 # --- it is done once --------------------------------------------------------------------------
@@ -314,7 +313,7 @@ def test_the_second_call_reads(
     bert: Encoder, toy: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = tuned(bert, toy, tmp_path)
-    monkeypatch.setattr(spanmodel, "train", never)
+    monkeypatch.setattr(kept_models, "train", never)
     again = tuned(bert, toy, tmp_path)
     assert same(weights(first), weights(again))
     assert again.facts == {**first.facts, "cached": True}
@@ -353,7 +352,7 @@ def test_whatever_decides_the_weights_decides_the_key(bert: Encoder, toy: Corpus
         replace(job, encoder=replace(bert, model=moved)),
         replace(job, encoder=replace(bert, model=quiet)),
     ]
-    keys = [job.key(), *(other.key() for other in others)]
+    keys = [job.home(), *(other.home() for other in others)]
     assert len(set(keys)) == len(keys)
     named = tuple(replace(e, id=f"new {e.id}", article="another") for e in toy.examples)
     equals = [
@@ -369,32 +368,18 @@ def test_the_version_is_part_of_the_key(
     bert: Encoder, toy: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = spanmodel._Job(bert, toy, SHORT, STRIDE)
-    before = job.key()
+    before = job.home()
     monkeypatch.setattr(spanmodel, "VERSION", spanmodel.VERSION + 1)
-    assert job.key() != before
+    assert job.home() != before
 
 
-@pytest.mark.parametrize("damage", ["weights", "facts", "digest", "gone", "other"])
+@pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_result_is_trained_again(
     damage: str, bert: Encoder, toy: Corpus, tmp_path: Path
 ) -> None:
     quick = {"recipe": replace(SHORT, max_steps=2)}
     first = tuned(bert, toy, tmp_path, **quick)
-    (folder,) = tmp_path.iterdir()
-    model, facts = folder / "model.safetensors", folder / "facts.json"
-    told = json.loads(facts.read_text())
-    if damage == "weights":
-        content = bytearray(model.read_bytes())
-        content[-1] ^= 1
-        model.write_bytes(content)
-    elif damage == "facts":
-        facts.write_text(facts.read_text()[:-20])
-    elif damage == "digest":
-        facts.write_text(json.dumps({k: v for k, v in told.items() if k != "sha256"}))
-    elif damage == "gone":
-        model.unlink()
-    else:
-        facts.write_text(json.dumps({**told, "key": "another"}))
+    spoil(tmp_path, damage)
     again = tuned(bert, toy, tmp_path, **quick)
     assert not again.facts["cached"]
     assert same(weights(again), weights(first))
@@ -406,7 +391,7 @@ def test_the_default_place_is_beside_the_assets(
 ) -> None:
     monkeypatch.setenv("ATTNLIB_CACHE", str(tmp_path))
     result = spantuned(bert, toy, recipe=replace(SHORT, max_steps=1))
-    assert (tmp_path / "finetuned" / result.facts["key"] / "facts.json").is_file()
+    assert (tmp_path / "store" / result.facts["key"] / "facts.json").is_file()
     assert result.facts["stride"] == spanmodel.STRIDE
 
 
@@ -445,7 +430,7 @@ def test_bad_input_is_refused_before_any_training(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(spanmodel, "train", never)
+    monkeypatch.setattr(kept_models, "train", never)
     with pytest.raises(error, match=said):
         tuned(bert, corpus, tmp_path, **options)
     assert not list(tmp_path.iterdir())

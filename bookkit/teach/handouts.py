@@ -1,0 +1,124 @@
+"""What a teacher hands out: student copies and slides of the chapters, and lists of exercises."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+
+from bookkit import ledger
+from bookkit.editions import load_edition, notebook_path, project_root
+from bookkit.errors import UnknownName, did_you_mean
+from bookkit.teach.exercises import LEVELS, catalogue, of_chapter
+from bookkit.teach.plain_markdown import papers_of
+from bookkit.teach.slides import deck
+from bookkit.teach.students import student_copy
+
+
+def teachable() -> list[str]:
+    """The chapters that have exercises."""
+    return list(dict.fromkeys(one.chapter for one in catalogue().values()))
+
+
+def teach(
+    chapters: Iterable[str] = (),
+    out: Path = Path("teaching"),
+    *,
+    edition: str = "standard",
+    say: Callable[[str], None] = print,
+) -> list[Path]:
+    """Write the student copy and the slides of every chapter; the paths of the files.
+
+    edition  whose executed chapters the slides show; a chapter that was not run has no slides yet
+    """
+    known = teachable()
+    chosen = list(chapters) or known
+    for name in chosen:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise UnknownName(f"chapter '{name}'. {hint}Chapters to teach: {', '.join(known)}.")
+    ran = ledger.executed_notebooks(project_root(), load_edition(edition).name)
+    executed = {path.stem: path for path in ran}
+    for name in chosen:
+        if name not in executed:
+            how = f"Run `attnlib book pocket --only {name}`, then teach with `--edition pocket`."
+            say(f"{name}: no slides, since the {edition} edition has not run it here. {how}")
+    written = hand_out(chosen, executed, out)
+    for path in written:
+        kind = "slides" if path.suffix == ".html" else "student copy"
+        say(f"{path.stem}: {kind} in {path}")
+    return written
+
+
+def hand_out(chapters: Iterable[str], executed: Mapping[str, Path], out: Path) -> list[Path]:
+    """Write student copies of some chapters, and slides of those that were run.
+
+    The same notebooks always give the same files.
+    executed  chapter -> its executed notebook
+    """
+    book, texts = project_root() / "book", {}
+    papers = papers_of(_text(book / "references.bib"))
+    for name in chapters:
+        source = json.loads(notebook_path(name).read_text(encoding="utf-8"))
+        copy = student_copy(source, papers)
+        text = json.dumps(copy, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+        texts[out / "notebooks" / f"{name}.ipynb"] = text
+        if name in executed:
+            cells = json.loads(executed[name].read_text(encoding="utf-8"))["cells"]
+            teaching = _text(book / "teach" / f"{name}.md")
+            slides = deck(cells, name, papers=papers, teaching=teaching)
+            texts[out / "slides" / f"{name}.html"] = slides
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return list(texts)
+
+
+def _text(path: Path) -> str:
+    """The text of a file that a book may have."""
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
+# --- parts of the pages for teachers --------------------------------------------------------------
+
+
+def exercise_table(chapter: str) -> str:
+    """The exercises of a chapter by level, each with a link, its time and what it needs."""
+    lines = ["| | exercise | label | minutes | needs |", "|---|---|---|--:|---|"]
+    for level, name in LEVELS.items():
+        heading = f"**{name}**"  # before the first of its level only
+        for one in of_chapter(chapter):
+            if one.level == level:
+                link = f"{{ref}}`{one.title} <{one.label}>`"
+                needs = "pencil" if one.needs == "paper and pencil" else one.needs
+                cells = (heading, link, f"`{one.label}`", str(one.minutes), needs)
+                lines.append(f"| {' | '.join(cells)} |")
+                heading = ""
+    return "\n".join(lines) + "\n"
+
+
+def exercise_tables() -> dict[str, str]:
+    """The tables of all chapters, as parts of pages."""
+    return {f"book/_generated/exercises_{name}.md": exercise_table(name) for name in teachable()}
+
+
+def handout_links(executed: Collection[str]) -> str:
+    """Links to the slides and the student copy of every chapter."""
+    lines = ["| chapter | slides | for students |", "|---|---|---|"]
+    for name in teachable():
+        slides = "not run in this edition"
+        if name in executed:
+            slides = f'<a href="../../handouts/slides/{name}.html">open</a>'
+        notebook = f'<a href="../../handouts/notebooks/{name}.ipynb" download>notebook</a>'
+        lines.append(f"| {{doc}}`/notebooks/{name}` | {slides} | {notebook} |")
+    return "\n".join(lines) + "\n"
+
+
+def exercise_counts() -> dict[str, int]:
+    """How many exercises there are, and how many hours they take, in all and by chapter."""
+    found = {"exercises": len(catalogue())}
+    for chapter in teachable():
+        own = of_chapter(chapter)
+        found[f"exercises_{chapter}"] = len(own)
+        found[f"exercise_hours_{chapter}"] = round(sum(one.minutes for one in own) / 60)
+    return found

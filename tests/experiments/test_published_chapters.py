@@ -1,0 +1,68 @@
+"""Every published chapter renders from the store, with no model, parser or text to be had."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from bookkit import ledger
+from bookkit.editions import chapter_parameters, load_edition, notebook_path
+from bookkit.runs import run_notebook
+
+ROOT = Path(__file__).parents[2]
+PUBLISHED = ROOT / "book" / "published"
+EDITION = load_edition("standard")
+CHAPTERS = {one.page: one for one in EDITION.chapters if (PUBLISHED / f"{one.page}.ipynb").exists()}
+
+NOTHING_LOADS = """
+import sys
+for name in ("transformers", "spacy", "onnx", "safetensors.torch", "huggingface_hub"):
+    sys.modules[name] = None  # to import it is an error
+"""
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with the checkout alone: no assets, no mirror, no network, nothing that loads."""
+    (tmp_path / "sitecustomize.py").write_text(NOTHING_LOADS)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(ROOT)]))
+    monkeypatch.setenv("ATTNLIB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("ATTNLIB_MIRROR", raising=False)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", "")
+    monkeypatch.chdir(ROOT)
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", CHAPTERS)
+def test_a_published_chapter_renders_from_the_store(page: str, bare: Path) -> None:
+    chapter = CHAPTERS[page]
+    out = bare / f"{page}.ipynb"
+    run_notebook(notebook_path(chapter.notebook), chapter_parameters(EDITION, chapter), out)
+    published = PUBLISHED / out.name
+    assert ledger.carried(out) == ledger.carried(published)
+    assert ledger.results_behind(out) == ledger.results_behind(published)
+    assert glued(out) == glued(published)
+
+
+def glued(path: Path) -> dict[str, str]:
+    """The numbers that the text of a chapter quotes."""
+    found = {}
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        for output in cell.get("outputs", []):
+            name = output.get("metadata", {}).get("scrapbook", {}).get("name")
+            if name:
+                found[name] = json.dumps(output["data"], sort_keys=True)
+    return found
+
+
+def test_nothing_published_is_missing_from_the_store() -> None:
+    store = PUBLISHED / "store"
+    for page in CHAPTERS:
+        for name in ledger.results_behind(PUBLISHED / f"{page}.ipynb"):
+            assert (store / f"{name}.json").is_file(), f"{page} shows {name}"
+            assert (store / f"{name}.parquet").is_file(), f"{page} shows {name}"
