@@ -19,9 +19,9 @@ from bookkit.pagetables import paper_name
 from experiments.atlas import Atlas, from_text, words
 from experiments.atlas.facts import Fact
 from experiments.atlas.search import topics
+from experiments.guan2020.type_figures import TYPE_LOOKS
 from experiments.kovaleva2019.patternfigures import PATTERN_LOOKS
 from experiments.pande2021.roleoverlaps import role_look
-from experiments.shared.looks import TYPE_LOOKS
 
 CHAPTER = "Do four papers speak of the same heads?"
 """The chapter that draws the atlas. A page on its own has no book around it, so it is named."""

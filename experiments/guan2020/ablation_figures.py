@@ -15,15 +15,14 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
-from attnlib.errors import BadValue, UnknownName, check_choice, did_you_mean
+from attnlib.errors import BadValue, check_choice
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
 from attnlib.plots.labels import head_names
 from attnlib.plots.panels import light_grid
 from attnlib.plots.rows import HOLLOW, OURS
 from bookkit.pagetables import PageTable
-from experiments.guan2020.type_figures import typed_heads
-from experiments.shared.looks import TYPE_LOOKS
+from experiments.guan2020.type_figures import TYPE_LOOKS, check_types, typed_heads
 
 KINDS = {
     "untapped": "the model without a tap",
@@ -56,10 +55,7 @@ def checked_ablations(table: pd.DataFrame, *needed: str) -> pd.DataFrame:
     for kind in dict.fromkeys(rows["kind"]):
         check_choice("kind", kind, KINDS)
     rows["types"] = rows["types"].fillna("").astype(str)
-    for name in dict.fromkeys(name for one in rows["types"] for name in touched_types(one)):
-        if name not in TYPE_LOOKS:
-            hint = did_you_mean(name, TYPE_LOOKS)
-            raise UnknownName(f"type '{name}'. {hint}Known: {', '.join(TYPE_LOOKS)}.")
+    check_types(name for one in rows["types"] for name in touched_types(one))
     if rows["row"].duplicated().any():
         raise BadValue(f"row {rows['row'][rows['row'].duplicated()].iloc[0]} stands there twice.")
     for name in ("paper_em", "paper_f1", *CONTROLS, *EXCESS):

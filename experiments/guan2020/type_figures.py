@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,18 @@ from attnlib.plots.labels import head_names
 from attnlib.plots.panels import light_grid, say_undefined, small_panels
 from attnlib.plots.planes import named_heads, plane_axis, write_names
 from attnlib.plots.rows import HOLLOW, OURS
-from experiments.shared.looks import TYPE_LOOKS
+
+# Of all fours of the palette that keep orange for special tokens and blue for neighbours, these
+# stay farthest apart for the three kinds of colour blindness.
+TYPE_LOOKS: Mapping[str, style.Look] = MappingProxyType(
+    {
+        "dense": style.Look(style.LOOKS["block"].colour, "o", (0, (3, 1, 1, 1))),
+        "diagonal": style.Look(style.LOOKS["next"].colour, "D", "-"),
+        "dense&vertical": style.Look(style.LOOKS["self"].colour, "s", (0, (5, 1.5))),
+        "vertical": style.Look(style.LOOKS["special"].colour, "^", (0, (1.5, 1.2))),
+    }
+)
+"""Colour, mark and dash of the four head types, in the one order they are ever shown in."""
 
 SPECIAL = {"self": "self", "cls": "[CLS]", "sep": "[SEP]", "comma": "comma", "period": "period"}
 
@@ -31,13 +43,18 @@ SPECIAL = {"self": "self", "cls": "[CLS]", "sep": "[SEP]", "comma": "comma", "pe
 # --- types and their features ---------------------------------------------------------------------
 
 
-def typed_heads(types: pd.DataFrame, *more: str, within: Sequence[str] = ()) -> pd.DataFrame:
-    """The rows, if they have a known type each, and one for every head."""
-    need(types, "layer", "head", "type", *more, *within)
-    for name in dict.fromkeys(types["type"]):
+def check_types(names: Iterable[str]) -> None:
+    """Refuse what is none of the four types."""
+    for name in dict.fromkeys(names):
         if name not in TYPE_LOOKS:
             hint = did_you_mean(str(name), TYPE_LOOKS)
             raise UnknownName(f"type '{name}'. {hint}Known: {', '.join(TYPE_LOOKS)}.")
+
+
+def typed_heads(types: pd.DataFrame, *more: str, within: Sequence[str] = ()) -> pd.DataFrame:
+    """The rows, if they have a known type each, and one for every head."""
+    need(types, "layer", "head", "type", *more, *within)
+    check_types(types["type"])
     if types.duplicated([*within, "layer", "head"]).any():
         raise BadValue("a head has two rows; give one row per head.")
     return types.reset_index(drop=True)

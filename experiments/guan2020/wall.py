@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import html
 import io
 import json
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from matplotlib.colors import to_rgb
 from PIL import Image
 from torch import Tensor
@@ -31,12 +31,12 @@ from attnlib.plots.viewer import asset
 from bookkit.store import Found, experiment
 from experiments.guan2020.models import model_of
 from experiments.guan2020.type_figures import (
+    TYPE_LOOKS,
     feature_name,
     feature_order,
     spoken_counts,
     typed_heads,
 )
-from experiments.shared.looks import TYPE_LOOKS
 
 STEPS = 255
 """A weight is kept as a whole number of so many steps."""
@@ -44,9 +44,7 @@ LONGEST = 64
 """Pieces of an input: a map of more would be finer than its place on the page."""
 HEAVIEST = 360_000
 """Bytes of the picture; beyond, the strengths are rounded to fewer steps."""
-STYLE, SCRIPT, DIALOG = (
-    asset(Path(__file__).with_suffix(suffix)) for suffix in (".css", ".js", ".html")
-)
+STYLE, SCRIPT = (asset(Path(__file__).with_suffix(suffix)) for suffix in (".css", ".js"))
 
 
 # --- the maps -------------------------------------------------------------------------------------
@@ -131,7 +129,7 @@ class MapWall:
     caption: str
     alt: str
     table: pd.DataFrame = field(repr=False)
-    wall: str = field(repr=False)
+    page: str = field(repr=False)
 
     def save(self, path: str | Path) -> Path:
         """Write the wall as a page of its own that needs no other file."""
@@ -139,13 +137,12 @@ class MapWall:
         view = '<meta name="viewport" content="width=device-width">'
         looks = "<style>body{font:16px/1.5 system-ui,sans-serif;max-width:56rem;margin:1rem auto;"
         looks += "padding:0 1rem}:root{color-scheme:light dark}</style>"
-        whole = f"{head}{view}{looks}<body>{self._repr_html_()}</body></html>"
+        whole = f"{head}{view}{looks}<body>{self.page}</body></html>"
         Path(path).write_text(whole, encoding="utf-8")
         return Path(path)
 
     def _repr_html_(self) -> str:
-        caption = f"<figcaption>{html.escape(self.caption)}</figcaption>"
-        return f"{self.wall}{caption}<script>{SCRIPT}</script></figure>"
+        return self.page
 
 
 def map_wall(
@@ -197,8 +194,28 @@ def map_wall(
         f"Wall of {len(rows)} small attention maps, {size}, of {n} pieces starting '{words}'. "
         f"{counts}. The largest weight is {peak}."
     )
-    wall = _wall(rows, data, picture, alt)
-    return MapWall(text, alt, rows, wall)
+    page = _template().render(
+        data=json.dumps(data, ensure_ascii=False, separators=(",", ":")),
+        colours=colours,
+        kinds=names,
+        counts=rows["type"].value_counts().reindex(names, fill_value=0).to_dict(),
+        layers=of_type.tolist(),
+        n_heads=n_heads,
+        shape="pixelated" if n <= 28 else "auto",
+        picture=base64.b64encode(picture).decode(),
+        alt=alt,
+        caption=text,
+        style=STYLE,
+        script=SCRIPT,
+    )
+    return MapWall(text, alt, rows, page)
+
+
+def _template() -> Template:
+    """The wall as HTML, up to its numbers and words."""
+    folder = FileSystemLoader(Path(__file__).parent)
+    how: Any = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
+    return Environment(loader=folder, autoescape=True, **how).get_template("wall.html")
 
 
 def _checked(maps: npt.ArrayLike, tokens: Sequence[str]) -> np.ndarray:
@@ -279,48 +296,3 @@ def wall_png(levels: np.ndarray, kind: np.ndarray, colours: Sequence[str], pad: 
     file = io.BytesIO()
     image.save(file, "PNG", transparency=bytes(opacity), compress_level=9)
     return file.getvalue()
-
-
-def _wall(rows: pd.DataFrame, data: dict[str, Any], picture: bytes, alt: str) -> str:
-    """Legend, picture and a button per map, up to the caption; the figure stays open for it."""
-    names, n_heads = data["kinds"], data["heads"]
-    counts = rows["type"].value_counts()
-    legend = "".join(
-        f'<button type="button" class="t{i}" data-kind="{i}" aria-pressed="false" disabled>'
-        f"<i></i>{html.escape(name)} <b>{counts.get(name, 0)}</b></button>"
-        for i, name in enumerate(names)
-    )
-    shape = "pixelated" if data["n"] <= 28 else "auto"
-    source = base64.b64encode(picture).decode()
-    # The theme of the book brightens pictures on dark pages, except those of this class.
-    image = (
-        f'<img class="dark-light" style="image-rendering:{shape}" alt="{html.escape(alt)}" '
-        f'src="data:image/png;base64,{source}">'
-    )
-    numbers = "".join(
-        f'<span role="columnheader" aria-label="head {n}">{n}</span>' for n in range(1, n_heads + 1)
-    )
-    lines = [f'<div class="line" role="row"><span></span>{numbers}</div>']
-    for layer, part in rows.groupby("layer"):
-        cells = "".join(_cell(layer, row["head"], row["type"], names) for _, row in part.iterrows())
-        header = f'<span role="rowheader" aria-label="layer {layer}">{layer}</span>'
-        lines.append(f'<div class="line" role="row">{header}{cells}</div>')
-    inks = ";".join(f"--c{i}:{colour}" for i, colour in enumerate(data["colours"]))
-    stored = html.escape(json.dumps(data, ensure_ascii=False, separators=(",", ":")))
-    return (
-        f'<figure class="attn-figure attn-wall" style="{inks}" data-wall="{stored}">'
-        f'<style>{STYLE}</style><div class="kinds" role="group" aria-label="show one type">'
-        f'{legend}</div><div class="scroll"><div class="wall">{image}'
-        f'<div class="cells" role="grid" aria-label="maps of heads, layers as rows" '
-        f'style="--heads:{n_heads}">{"".join(lines)}</div></div></div>'
-        '<p class="hint" hidden>Click a map, or press Enter on it, to enlarge it; arrow keys go to '
-        f"its neighbours, Esc closes. A type above dims the others.</p>{DIALOG}"
-    )
-
-
-def _cell(layer: Any, head: Any, kind: str, names: Sequence[str]) -> str:
-    """A button over one map; arrow keys move between them, so only the first is a tab stop."""
-    first = 0 if (layer, head) == (1, 1) else -1
-    said = f"head {layer}-{head}, {html.escape(kind)}"
-    button = f'<button type="button" class="t{names.index(kind)}" tabindex="{first}"'
-    return f'<span class="cell" role="gridcell">{button} aria-label="{said}"></button></span>'

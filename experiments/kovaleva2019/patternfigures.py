@@ -21,9 +21,9 @@ from attnlib.errors import BadValue, check_choice
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
 from attnlib.plots.rows import HOLLOW
+from experiments.guan2020.type_figures import TYPE_LOOKS
 from experiments.kovaleva2019.taskgrids import ink_on
 from experiments.pande2021.roleoverlaps import task_name
-from experiments.shared.looks import TYPE_LOOKS
 from experiments.shared.patterns import PATTERNS
 
 REST = "heterogeneous"

@@ -26,7 +26,7 @@ from experiments.guan2020.ablation_figures import (
     paper_table,
     phrase,
 )
-from experiments.shared.looks import TYPE_LOOKS
+from experiments.guan2020.type_figures import TYPE_LOOKS
 from tests.experiments.pande2021.test_rolefigures import check_readable, check_tables
 
 NAN = math.nan

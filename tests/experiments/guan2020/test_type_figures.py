@@ -20,6 +20,7 @@ from attnlib.plots import style
 from attnlib.plots.drawing import Drawing
 from attnlib.plots.rows import labelled_scores
 from experiments.guan2020.type_figures import (
+    TYPE_LOOKS,
     cluster_count_curves,
     feature_boxes,
     feature_name,
@@ -30,7 +31,6 @@ from experiments.guan2020.type_figures import (
     types_by_layer_beside,
 )
 from experiments.shared.head_types import TYPES
-from experiments.shared.looks import TYPE_LOOKS
 from tests.experiments.pande2021.test_rolefigures import check_readable, check_tables
 
 NAN = math.nan
