@@ -27,6 +27,7 @@ import base64
 import binascii
 import json
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -40,7 +41,7 @@ from scipy.spatial.distance import squareform
 from attnlib.errors import AssetError, AttnlibError, BadValue, UnknownName, did_you_mean
 from attnlib.plots.viewdata import Reading
 from attnlib.plots.viewer import write_whole
-from bookkit.papers import ATLAS
+from bookkit.ledger import carried
 from experiments.atlas.facts import Fact, Skill, plain, significant
 from experiments.atlas.words import entry, summary
 
@@ -48,6 +49,8 @@ __all__ = ["Atlas", "Fact", "Skill", "from_text", "load"]
 
 PUBLISHED = Path(__file__).parents[2] / "book" / "published" / "atlas"
 KIND = "attnlib atlas"
+CARRIED = "attnlib.atlas"
+"""Under this name an output of an executed notebook carries the atlas, as metadata."""
 FORMAT = 2
 DIGITS = 5
 """Significant digits of distances and portraits; facts keep more."""
@@ -219,7 +222,7 @@ class Atlas:
         link = '<a href="../book/atlas.html">Open the atlas.</a>'
         page = f'<p class="attn-note">{text} {link}</p>'
         # As one string: a notebook would spread the lists over a line per number.
-        return {"text/plain": text, "text/html": page}, {ATLAS: [self.document()]}
+        return {"text/plain": text, "text/html": page}, {CARRIED: [self.document()]}
 
 
 def load(path_or_model: str | Path = "e5-small") -> Atlas:
@@ -306,3 +309,18 @@ def _json(part: Any) -> str:
     return json.dumps(
         part, default=plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False
     )
+
+
+def atlas_in(path: Path) -> str | None:
+    """The text of the atlas that an executed notebook carries; None where it has none."""
+    return next(iter(carried(path, CARRIED)), None)
+
+
+def publish(executed: Iterable[Path], folder: Path) -> None:
+    """Write the atlas that an executed chapter carries as the file that researchers load."""
+    for path in executed:
+        text = atlas_in(path)
+        if text is not None:
+            atlas = from_text(text, path.name)
+            (folder / "atlas").mkdir(parents=True, exist_ok=True)
+            atlas.save(folder / "atlas" / f"{atlas.model}.json")

@@ -13,11 +13,10 @@ import pandas as pd
 from attnlib.measuring.significance import benjamini_hochberg
 from attnlib.metrics.sieves import LOCAL_WINDOW
 from bookkit.editions import notebook_path, project_root, settings_of
-from bookkit.ledger import atlas_in
 from bookkit.runs import run_notebook
 from bookkit.store import Found, versions
 from experiments.agreement.sightings import OFFSETS, ROLES, SURFACE
-from experiments.atlas import PUBLISHED, Atlas, Fact, Skill, from_text, load
+from experiments.atlas import PUBLISHED, Atlas, Fact, Skill, atlas_in, from_text, load
 from experiments.clark2019.distances import distance_matrix
 from experiments.shared.views import readings_of
 

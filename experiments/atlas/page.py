@@ -13,10 +13,9 @@ import numpy as np
 
 from attnlib.plots import style, viewer
 from attnlib.plots.viewdata import POWER
-from bookkit.ledger import atlas_in
 from bookkit.pages.ledgerpage import raw
 from bookkit.pagetables import paper_name
-from experiments.atlas import Atlas, from_text, words
+from experiments.atlas import Atlas, atlas_in, from_text, words
 from experiments.atlas.facts import Fact
 from experiments.atlas.search import topics
 from experiments.guan2020.type_figures import TYPE_LOOKS

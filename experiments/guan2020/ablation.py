@@ -21,7 +21,7 @@ from attnlib.errors import BadValue
 from attnlib.measuring.bootstrap import percentile_interval
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.shared.ablation import (
     Outcome,

@@ -23,7 +23,7 @@ from attnlib.errors import BadValue, check_choice
 from attnlib.measuring.bootstrap import percentile_interval
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.guan2020.features import N_TYPES, features_of
 from experiments.shared.head_types import STARTS, check_k, checked, fitted

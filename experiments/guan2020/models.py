@@ -16,7 +16,7 @@ from attnlib.data.tasks import TASKS
 from attnlib.errors import BadValue
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder, model_folder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.shared.answers import score_answers, summary
 from experiments.shared.chapter import file_digest

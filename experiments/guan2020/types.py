@@ -13,7 +13,7 @@ from attnlib.errors import BadValue
 from attnlib.measuring.bootstrap import percentile_interval
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.guan2020.clusters import silhouettes
 from experiments.guan2020.features import N_TYPES, Features, features_of

@@ -29,7 +29,7 @@ from attnlib.data.tasks import Task
 from attnlib.errors import BadValue, CorpusError
 from attnlib.measuring.bootstrap import percentile_interval
 from attnlib.measuring.stream import Progress
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from experiments.shared.answers import score_answers
 from experiments.shared.finetune import FineTuned
 from experiments.shared.glue import labels_of

@@ -17,8 +17,8 @@ import yaml
 from bookkit import building
 from bookkit.editions import Edition
 from bookkit.errors import UnknownName
+from bookkit.notebooks import run_notebook
 from bookkit.pages import site
-from bookkit.runs import run_notebook
 from bookkit.teach import exercises, handouts, students
 from bookkit.teach.exercises import ExerciseError, catalogue, of_chapter, read_exercises
 from bookkit.teach.plain_markdown import BLANK, Words, equation_numbers, papers_of, plain_markdown

@@ -15,10 +15,9 @@ import pytest
 
 import experiments.atlas
 from bookkit import publishing
-from bookkit.ledger import atlas_in
 from bookkit.store import Found, Store
 from experiments.agreement.sightings import ROLES as TESTED
-from experiments.atlas import Atlas, Fact, Skill, from_text, load, making
+from experiments.atlas import Atlas, Fact, Skill, atlas_in, from_text, load, making
 from experiments.atlas.making import _effects, _roles, _skills, known_atlas, made_atlas
 from experiments.atlas.page import atlas_page
 from experiments.atlas.search import topics

@@ -14,8 +14,7 @@ import pytest
 from scipy.stats import false_discovery_control
 
 from attnlib.data.assets import cache_folder
-from bookkit.ledger import atlas_in
-from experiments.atlas import Atlas, Fact, from_text, load
+from experiments.atlas import Atlas, Fact, atlas_in, from_text, load
 
 ROOT = Path(__file__).parents[3]
 PUBLISHED = ROOT / "book" / "published"

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bookkit.ledger import atlas_in
-from experiments.atlas import Atlas, from_text
+from experiments.atlas import Atlas, atlas_in, from_text
 from experiments.atlas.facts import FACTS
 from tests.chromium import Page, browser_or_skip
 from tests.experiments.atlas.test_page_browser import Reader

@@ -22,7 +22,7 @@ from attnlib.data.examples import Answer, Question
 from attnlib.data.tasks import TASKS
 from attnlib.errors import AttnlibError, BadValue
 from attnlib.models import Encoder, load_encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from experiments.shared import ablation
 from experiments.shared.ablation import (
     Answers,

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from attnlib.errors import UnknownName
-from bookkit.papers import FOLDER, Claim, ClaimError, Finding, Phenomenon, judge, load_paper
+from bookkit.claims import Claim, Finding, Phenomenon, judge, load_paper, paper_keys
+from bookkit.errors import ClaimError, UnknownName
 
-PAPERS = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+PAPERS = paper_keys()
 
 # Every table row and figure of a paper has a claim whose id begins so.
 PLACES = {
@@ -164,3 +164,7 @@ def test_unknown_names_get_a_hint() -> None:
         load_paper("clark2018")
     with pytest.raises(UnknownName, match=r"Did you mean 'tab1\.det'"):
         load_paper("clark2019").claim("tab1.dett")
+
+
+def test_papers_stand_in_the_order_of_their_years_and_our_own_claims_last() -> None:
+    assert PAPERS == ["clark2019", "kovaleva2019", "guan2020", "pande2021", "agreement"]

@@ -11,19 +11,15 @@ from typing import Any, Literal, get_args
 
 import yaml
 
-from attnlib.errors import AttnlibError, UnknownName, did_you_mean
+from bookkit.errors import ClaimError, UnknownName, did_you_mean, unknown
+from bookkit.project import project_root
 
 Kind = Literal["value", "order", "exists", "share"]
 Verdict = Literal["reproduced", "partly", "not reproduced", "not comparable", "absent"]
 Bound = Literal["at_least", "at_most"]
-FOLDER = Path(__file__).parents[1] / "papers"
-LEDGER, RUNS, ATLAS = "attnlib.ledger", "attnlib.runs", "attnlib.atlas"
+LEDGER, RUNS = "attnlib.ledger", "attnlib.runs"
 FIGURES, CLAIMS = "attnlib.figures", "attnlib.claims"
 """Under these names an output of an executed notebook carries rows for programs, as metadata."""
-
-
-class ClaimError(AttnlibError):
-    """A row of a claims file that does not say what a row must say."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +68,7 @@ class Paper:
     @property
     def own(self) -> bool:
         """Whether the claims are this book's own: a paper's key ends in its year."""
-        return not self.key[-4:].isdigit()
+        return not _year(self.key)
 
     def claim(self, name: str) -> Claim:
         known = {claim.id: claim for claim in self.claims}
@@ -154,12 +150,35 @@ def _phenomenon_verdict(phenomenon: Phenomenon, seen: Finding) -> Verdict:
     return "reproduced" if all(phenomenon.holds(end) for end in ends) else "partly"
 
 
-@cache
-def load_paper(key: str, folder: Path = FOLDER) -> Paper:
+def paper_keys(folder: Path | None = None) -> list[str]:
+    """The papers as they appeared; what has no year, our own claims, comes last.
+
+    folder  of claims files; that of the book if none is given
+    """
+    folder = folder or project_root() / "papers"
+    return sorted((path.stem for path in folder.glob("*.yaml")), key=by_year)
+
+
+def by_year(key: str) -> tuple[bool, str, str]:
+    """What papers are sorted by."""
+    return not _year(key), _year(key), key
+
+
+def _year(key: str) -> str:
+    """The year at the end of a paper's key; empty for claims of the book's own."""
+    return key[-4:] if key[-4:].isdigit() else ""
+
+
+def load_paper(key: str, folder: Path | None = None) -> Paper:
     """The claims of a paper; every row is checked, nothing is ignored."""
-    known = sorted(path.stem for path in folder.glob("*.yaml"))
+    return _load_paper(key, folder or project_root() / "papers")
+
+
+@cache
+def _load_paper(key: str, folder: Path) -> Paper:
+    known = paper_keys(folder)
     if key not in known:
-        raise UnknownName(f"paper '{key}'. {did_you_mean(key, known)}Known: {', '.join(known)}.")
+        raise unknown("paper", key, known)
     content = yaml.safe_load((folder / f"{key}.yaml").read_text(encoding="utf-8"))
     deviations = content.get("deviations", {})
     claims = tuple(_claim(key, row, deviations) for row in content["claims"])
@@ -183,18 +202,14 @@ def _claim(paper: str, row: Mapping[str, Any], deviations: Mapping[str, str]) ->
     for deviation in row.get("deviations", []):
         if deviation not in deviations:
             raise ClaimError(f"{name}: deviation '{deviation}' is not explained in the file.")
-    return Claim(
-        paper=paper,
-        id=row["id"],
-        where=row["where"],
-        kind=row["kind"],
-        value=row["paper"],
-        how=row["how"],
-        measure=row["measure"],
-        tolerance=float(row["tolerance"]),
-        phenomenon=_phenomenon(name, row["measure"], row["phenomenon"]),
-        deviations=tuple(row.get("deviations", [])),
-    )
+    changed = {
+        "paper": paper,
+        "value": row["paper"],
+        "tolerance": float(row["tolerance"]),
+        "phenomenon": _phenomenon(name, row["measure"], row["phenomenon"]),
+        "deviations": tuple(row.get("deviations", [])),
+    }
+    return Claim(**{**row, **changed})
 
 
 def _phenomenon(name: str, measure: str, given: Mapping[str, Any]) -> Phenomenon:
