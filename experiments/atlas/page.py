@@ -19,7 +19,7 @@ from bookkit.pagetables import paper_name
 from experiments.atlas import Atlas, atlas_in, from_text, words
 from experiments.atlas.facts import Fact
 from experiments.atlas.search import topics
-from experiments.guan2020.typefigures import TYPE_LOOKS
+from experiments.guan2020.type_figures import TYPE_LOOKS
 from experiments.kovaleva2019.pattern_figures import PATTERN_LOOKS
 from experiments.pande2021.roleoverlaps import role_look
 

@@ -17,7 +17,7 @@ from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.kovaleva2019.frames import strongest
-from experiments.shared.disabling import (
+from experiments.shared.ablation import (
     Answers,
     disabled,
     drawn_changes,

@@ -20,7 +20,7 @@ from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.shared.disabling import row_scores
+from experiments.shared.ablation import row_scores
 from experiments.shared.finetune import STARTS as TRAINED
 from experiments.shared.finetune import FineTuned, TaskHead
 from experiments.shared.intervals import drawn
