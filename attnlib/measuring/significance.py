@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int, Num
 from scipy import special
+from scipy.stats import rankdata
 
 from attnlib.errors import BadValue, check_choice
 from attnlib.measuring.bootstrap import DRAWN_TOGETHER, REPLICATES
@@ -386,3 +387,21 @@ def _check_test(test: str, alpha: float) -> None:
     check_choice("test", test, TESTS)
     if not 0 < alpha < 1:
         raise BadValue(f"alpha is {alpha}; expected a number between 0 and 1.")
+
+
+def rank_correlation(
+    one: Float[np.ndarray, " place"],
+    other: Float[np.ndarray, " place"],
+    seed: int = 0,
+    permutations: int = 10_000,
+) -> tuple[float, float]:
+    """Spearman's rho of two profiles, and how often one permuted at random reaches it."""
+    if np.ptp(one) == 0 or np.ptp(other) == 0:
+        return math.nan, math.nan  # a flat profile has no order to compare
+    first, second = (rankdata(part) - (len(part) + 1) / 2 for part in (one, other))
+    size = np.sqrt((first**2).sum() * (second**2).sum())
+    rho = float(first @ second / size)
+    generator = np.random.default_rng(seed)
+    order = generator.permuted(np.tile(np.arange(len(one)), (permutations, 1)), axis=1)
+    drawn = second[order] @ first / size
+    return rho, float((1 + (drawn >= rho - 1e-12).sum()) / (1 + permutations))

@@ -78,7 +78,23 @@ def top_heads(rows: pd.DataFrame, metric: str, n: int) -> pd.DataFrame:
 
 
 def head_name(row: pd.Series) -> str:
+    """A head as people call it: layer and head from 1, as in `5-4`."""
     return f"{int(row['layer'])}-{int(row['head'])}"
+
+
+def head_names(rows: pd.DataFrame) -> list[str]:
+    """The heads of some rows as people call them."""
+    return [f"{int(a)}-{int(b)}" for a, b in zip(rows["layer"], rows["head"], strict=True)]
+
+
+_TASKS = {"sst2": "SST-2", "sst-2": "SST-2", "cola": "CoLA", "stsb": "STS-B"}
+_TASKS |= {"msrpar": "MSRpar", "rotten-tomatoes": "Rotten Tomatoes"}
+_TASKS |= {name: name.upper() for name in ("qnli", "qqp", "mrpc", "rte", "mnli", "wnli")}
+
+
+def task_name(task: str) -> str:
+    """A task as people write it: `sst2` is `SST-2`; an unknown one keeps its name."""
+    return _TASKS.get(str(task).lower(), str(task))
 
 
 def heads_in_words(rows: pd.DataFrame) -> str:

@@ -12,7 +12,7 @@ import pandas as pd
 from attnlib.measuring.significance import benjamini_hochberg
 from attnlib.metrics.sieves import LOCAL_WINDOW
 from attnlib.models import Encoder
-from attnlib.plots.labels import label
+from attnlib.plots.labels import label, task_name
 from attnlib.plots.viewdata import as_example, head_metrics, read
 from attnlib.plots.viewer import METRICS
 from bookkit.pagetables import paper_name
@@ -22,7 +22,6 @@ from experiments.agreement.sightings import BLOCK, OFFSETS, ROLES, SURFACE
 from experiments.agreement.vocabularies import labels_of
 from experiments.atlas.atlas import Atlas, Fact
 from experiments.clark2019.distances import distance_matrix
-from experiments.pande2021.roleoverlaps import task_name
 
 TEXTS = (
     "The keeper of the lighthouse wrote a letter to her brother, who lived far inland.",

@@ -17,7 +17,7 @@ from experiments.atlas.atlasfacts import UNITS, Fact
 from experiments.atlas.atlastopics import IGNORED, SOFT, topics
 from experiments.guan2020.typefigures import TYPE_LOOKS
 from experiments.kovaleva2019.patternfigures import PATTERN_LOOKS
-from experiments.pande2021.roleoverlaps import role_look
+from experiments.pande2021.role_figures import role_look
 
 MARKS = {"o": "●", "D": "◆", "s": "■", "^": "▲", "v": "▼", "x": "✕", "X": "✖", "P": "✚", "*": "★",
          "h": "⬢", "p": "⬟"}  # fmt: skip

@@ -16,9 +16,9 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from attnlib.errors import BadValue, check_choice
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
+from attnlib.plots.panels import light_grid, say_undefined, small_panels
 from attnlib.plots.rows import HOLLOW, OURS
 from experiments.guan2020.typefigures import model_name
-from experiments.pande2021.rolefigures import light_grid, say_undefined, small_panels
 
 CRITERIA: Mapping[str, tuple[str, str]] = {
     "silhouette": ("silhouette", "highest is best"),

@@ -15,8 +15,8 @@ from matplotlib.ticker import MaxNLocator
 from attnlib.errors import BadValue
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing
+from attnlib.plots.panels import light_grid
 from experiments.guan2020.typefigures import head_names, kinds, type_look, typed_heads
-from experiments.pande2021.rolefigures import light_grid
 
 
 def head_effects(

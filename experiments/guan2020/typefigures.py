@@ -19,9 +19,9 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from attnlib.errors import BadValue, UnknownName, did_you_mean
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
+from attnlib.plots.labels import task_name
+from attnlib.plots.panels import light_grid
 from attnlib.plots.planes import named_heads, plane_axis, write_names
-from experiments.pande2021.rolefigures import light_grid
-from experiments.pande2021.roleoverlaps import task_name
 
 # Of all fours of the palette that keep orange for special tokens and blue for neighbours, these
 # stay farthest apart for the three kinds of colour blindness.

@@ -17,6 +17,7 @@ from matplotlib.ticker import MaxNLocator
 
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
+from attnlib.plots.panels import light_grid, small_panels
 from experiments.guan2020.typefigures import (
     TYPE_LOOKS,
     UNDEFINED,
@@ -27,7 +28,6 @@ from experiments.guan2020.typefigures import (
     type_look,
     typed_heads,
 )
-from experiments.pande2021.rolefigures import light_grid, small_panels
 
 
 def types_by_layer(types: pd.DataFrame, *, caption: str | None = None) -> Drawing:

@@ -12,14 +12,13 @@ from attnlib.data.assets import resolve
 from attnlib.data.corpora import Corpus, examples_digest
 from attnlib.data.examples import FrameExample, Span
 from attnlib.errors import CorpusError
-from attnlib.measuring.significance import benjamini_hochberg, one_sided
+from attnlib.measuring.significance import benjamini_hochberg, one_sided, rank_correlation
 from attnlib.measuring.stream import Progress, stream
 from attnlib.metrics.links import control_metric, found_links, frame_links, link_metric
 from attnlib.models import Encoder
 from bookkit.papers import Finding
 from bookkit.store import Found, experiment
 from experiments.kovaleva2019.grids import TAIL, drawn, head_rows, mean_ends, values_of
-from experiments.pande2021.beside import rank_correlation
 
 ASSET, REFERENCE = "kovaleva-reference", "kovaleva_heads_digitised.tsv"
 LONGEST_SENTENCE, LONGEST_ELEMENT, LEAST_DISTANCE = 12, 3, 2

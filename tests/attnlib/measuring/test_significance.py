@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 
 import numpy as np
@@ -23,6 +23,7 @@ from attnlib.measuring.significance import (
     holm,
     needed,
     one_sided,
+    rank_correlation,
     threshold_curve,
     undecided_share,
 )
@@ -614,3 +615,37 @@ def test_bad_input_is_named(call: Callable[[], object], message: str) -> None:
 
 def test_the_two_tests_keep_their_ddof() -> None:
     assert dict(significance.TESTS) == {"z": 1, "t": 0}
+
+
+# Ranks of two profiles
+
+
+def exact_p(one: Sequence[float], other: Sequence[float]) -> float:
+    """Of all orders of one profile, the share whose rho is at least that of the real one."""
+    rho = scipy_stats.spearmanr(one, other).statistic
+    orders = list(itertools.permutations(other))
+    return sum(
+        scipy_stats.spearmanr(one, list(order)).statistic >= rho - 1e-9 for order in orders
+    ) / len(orders)
+
+
+PROFILES = {
+    "alike": ([1.0, 3.0, 2.0, 9.0, 4.0], [0.1, 0.2, 0.4, 0.9, 0.5]),
+    "against": ([1.0, 2.0, 3.0, 4.0, 5.0], [9.0, 7.0, 8.0, 3.0, 1.0]),
+    "ties": ([1.0, 5.0, 2.0, 4.0, 3.0], [3.0, 4.0, 3.0, 3.0, 3.5]),
+}
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_rank_correlation_is_that_of_scipy(name: str) -> None:
+    """Also with ties: where the authors' colour scale ends, many layers have the same value."""
+    one, other = (np.array(profile) for profile in PROFILES[name])
+    rho, p = rank_correlation(one, other)
+    assert rho == pytest.approx(scipy_stats.spearmanr(one, other).statistic)
+    assert p == pytest.approx(exact_p(one.tolist(), other.tolist()), abs=0.02)
+    assert rank_correlation(one, other) == (rho, p)
+
+
+def test_a_profile_without_ranks_has_no_p() -> None:
+    rho, p = rank_correlation(np.arange(5.0), np.full(5, 3.0))
+    assert math.isnan(rho) and math.isnan(p)

@@ -1,19 +1,24 @@
-"""Our head maps beside those of the authors, which were read off their published heat maps."""
+"""What the authors released: their head maps next to ours, and what their code does differently.
+
+The maps were read off their published heat maps.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy.stats import rankdata
 
 from attnlib.data.assets import resolve
 from attnlib.errors import CorpusError
+from attnlib.measuring.roles import AUTHORS, THRESHOLD, role_tests
+from attnlib.measuring.significance import rank_correlation
+from attnlib.metrics.sieves import COARSE
 from bookkit.store import Found, experiment
-from experiments.pande2021.numbers import BLOCK
+from experiments.pande2021.bias_scores import AS_AUTHORS
+from experiments.pande2021.role_numbers import BLOCK
 
 ASSET = "pande-reference"
 FEW, MANY = "pande_scores_digitised.tsv", "pande_local_1000_digitised.tsv"
@@ -70,32 +75,47 @@ def authors_beside(*moments: pd.DataFrame, tasks: Sequence[str], seed: int = 0) 
     Heads of two models have no common numbering, so only layers are compared.
     """
     theirs = authors_maps(resolve(ASSET))
-    rows = []
+    parts = []
     for table, task in zip(moments, tasks, strict=True):
         for role, reference in theirs[theirs["task"] == task].groupby("role", sort=False):
             ours = table[table["role"] == role].groupby("layer")["bias"].mean()
             profile = reference.groupby("layer")["bias"].mean()
-            if ours.empty or ours.isna().all() or len(ours) != len(profile):
-                continue
-            rho, p = rank_correlation(ours.to_numpy(), profile.to_numpy(), seed)
-            for layer in profile.index:
-                told = {"task": task, "role": role, "layer": layer}
-                both = {"ours": ours[layer], "authors": profile[layer]}
-                rows.append({**told, **both, "rho": rho, "p": p})
+            if ours.notna().any() and len(ours) == len(profile):
+                rho, p = rank_correlation(ours.to_numpy(), profile.to_numpy(), seed)
+                both = pd.DataFrame({"ours": ours, "authors": profile}).reset_index()
+                parts.append(both.assign(task=task, role=role, rho=rho, p=p))
     columns = ["task", "role", "layer", "ours", "authors", "rho", "p"]
-    return Found(pd.DataFrame(rows, columns=columns), facts={"reading_error": READING_ERROR})
+    found = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    return Found(found.reindex(columns=columns), facts={"reading_error": READING_ERROR})
 
 
-def rank_correlation(
-    one: np.ndarray, other: np.ndarray, seed: int = 0, permutations: int = 10_000
-) -> tuple[float, float]:
-    """Spearman's rho of two profiles, and how often one permuted at random reaches it."""
-    if np.ptp(one) == 0 or np.ptp(other) == 0:
-        return math.nan, math.nan  # a flat profile has no order to compare
-    first, second = (rankdata(part) - (len(part) + 1) / 2 for part in (one, other))
-    size = np.sqrt((first**2).sum() * (second**2).sum())
-    rho = float(first @ second / size)
-    generator = np.random.default_rng(seed)
-    order = generator.permuted(np.tile(np.arange(len(one)), (permutations, 1)), axis=1)
-    drawn = second[order] @ first / size
-    return rho, float((1 + (drawn >= rho - 1e-12).sum()) / (1 + permutations))
+@experiment(version=1)
+def disagreements(
+    *moments: pd.DataFrame, tasks: Sequence[str], threshold: float = THRESHOLD
+) -> Found:
+    """Every score in both ways, and the test in both ways: heads with the role, mean over tasks.
+
+    table  what, role, paper_bias, authors_bias, paper_heads, authors_heads, changed (heads that
+           get or lose the role)
+    """
+    ways = [("score", role, f"{role}{AUTHORS}", "z") for role in AS_AUTHORS]
+    ways += [("t instead of z", role, role, "t") for role in COARSE]
+    rows = []
+    for what, role, score, test in ways:
+        found = []
+        for table in moments:
+            paper, authors = (table[table["role"] == name] for name in (role, score))
+            if paper["bias"].notna().any():
+                one = role_tests(paper, threshold=threshold)
+                other = role_tests(authors, threshold=threshold, test=test)
+                found.append(_compared(one, other))
+        if found:
+            rows.append((what, role, *np.mean(found, axis=0)))
+    names = ("paper_bias", "authors_bias", "paper_heads", "authors_heads", "changed")
+    return Found(pd.DataFrame(rows, columns=["what", "role", *names]), facts={"tasks": list(tasks)})
+
+
+def _compared(paper: pd.DataFrame, authors: pd.DataFrame) -> tuple[float, ...]:
+    one, other = (part["assigned"].to_numpy() for part in (paper, authors))
+    heads = (float(one.sum()), float(other.sum()), float((one != other).sum()))
+    return float(paper["bias"].mean()), float(authors["bias"].mean()), *heads
