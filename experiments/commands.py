@@ -103,8 +103,8 @@ def atlas(
 ) -> None:
     """Write the atlas of a model: a card for every head, searchable, in one page."""
     from attnlib.plots.viewer import check_out
-    from experiments.atlas.atlases import known_atlas, made_atlas
-    from experiments.atlas.atlaspage import AtlasView
+    from experiments.atlas.making import known_atlas, made_atlas
+    from experiments.atlas.page import AtlasView
 
     if out.suffix != ".json":
         check_out(out)

@@ -416,3 +416,13 @@ ORACLES: dict[str, Oracle] = {key: oracle for key, oracle, _ in _TABLE}
 
 ASKED: dict[str, Counts] = {key: count for key, _, count in _TABLE}
 """Metric key, or key@variant, to the number of queries its value is a mean over (its weight)."""
+
+
+def oracle(key: str, asked: Counts = len) -> Callable[[Oracle], Oracle]:
+    """Make a function the oracle of a metric; `asked` counts the queries its value is a mean of."""
+
+    def declare(function: Oracle) -> Oracle:
+        ORACLES[key], ASKED[key] = function, asked
+        return function
+
+    return declare

@@ -119,14 +119,13 @@ def reader(
 ) -> None:
     """The book's own annotated passages: list, count, check or show them."""
     from attnlib.data import reader as texts
-    from attnlib.data.parse import tagger
-    from attnlib.data.reader import terminal
-    from attnlib.data.reader.stats import n_words, statistics
+    from attnlib.data.parser import tagger
+    from attnlib.data.reader.summary import listed, shown, statistics
     from attnlib.measuring.report import dump
 
     passages = texts.passages()
     if show is not None:
-        console.print(terminal.shown(texts.passage(show)))
+        console.print(shown(texts.passage(show)))
     elif check:
         found = texts.problems(passages, texts.frame_table(), tagger())
         for problem in found:
@@ -140,10 +139,15 @@ def reader(
             print(dump(counts))
             return
         for key, value in counts.items():
-            console.print(f"{key.replace('_', ' '):26} {terminal.listed(value)}")
+            console.print(f"{key.replace('_', ' '):26} {listed(value)}")
     else:
         rows = [
-            {"id": one.id, "title": one.title, "register": one.register, "words": n_words(one)}
+            {
+                "id": one.id,
+                "title": one.title,
+                "register": one.register,
+                "words": len(one.plain_words),
+            }
             for one in passages
         ]
         _print_rows(rows, json, ("passage", "title", "register", "words"), map(Row.values, rows))

@@ -12,8 +12,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from attnlib.attention.encode import batches, encode
-from attnlib.data.corpora import Corpus
-from attnlib.data.overlays import with_trees
+from attnlib.data.corpora import Corpus, with_trees
 from attnlib.errors import BadValue, check_choice
 from attnlib.measuring.bootstrap import estimate
 from attnlib.measuring.significance import (

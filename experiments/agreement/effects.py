@@ -14,7 +14,7 @@ from attnlib.data.tasks import TASKS
 from attnlib.measuring.bootstrap import estimate
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.guan2020.ablating import spread_out
 from experiments.guan2020.subjects import reader_of

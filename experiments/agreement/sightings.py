@@ -13,8 +13,7 @@ from jaxtyping import Float
 from torch.nn import functional
 
 from attnlib.attention.maps import Attention
-from attnlib.data.corpora import Corpus
-from attnlib.data.overlays import with_trees
+from attnlib.data.corpora import Corpus, with_trees
 from attnlib.errors import BadValue
 from attnlib.measuring.roles import AUTHORS, RoleScores, moments, role_tests
 from attnlib.measuring.stream import Progress, chosen_metrics, stream

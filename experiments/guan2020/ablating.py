@@ -12,7 +12,7 @@ from attnlib.data.corpora import Corpus
 from attnlib.errors import BadValue
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.guan2020.subjects import reader_and_types
 from experiments.guan2020.tables import BASELINE, ROWS, UNTAPPED, Row, row_numbered

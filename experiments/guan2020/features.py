@@ -14,7 +14,7 @@ from attnlib.data.corpora import Corpus
 from attnlib.measuring.stream import Progress, stream
 from attnlib.metrics.distance import distance_metrics, feature_rows
 from attnlib.models import Encoder, weights_digest
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.guan2020.subjects import model_of
 from experiments.shared.headtypes import TYPES, fitted, named_types

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from attnlib.errors import BadValue
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.guan2020.subjects import PRETRAINED, QUESTIONS
 from experiments.shared.headtypes import TYPES

@@ -10,7 +10,7 @@ import pandas as pd
 from attnlib.data.corpora import Corpus
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.guan2020.subjects import reader_of
 from experiments.shared.answers import score_answers, summary

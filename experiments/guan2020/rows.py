@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found
 from experiments.guan2020.subjects import PRETRAINED, QUESTIONS
 from experiments.guan2020.types import SLUGS

@@ -12,7 +12,7 @@ from attnlib.data.corpora import Corpus
 from attnlib.measuring.bootstrap import LEVEL
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.guan2020.features import N_TYPES, Features, features_of
 from experiments.guan2020.subjects import QUESTIONS

@@ -14,7 +14,7 @@ from attnlib.data.tasks import TASKS
 from attnlib.measuring.significance import ALPHA, benjamini_hochberg, holm
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.kovaleva2019.grids import TAIL, drawn, head_name
 from experiments.shared.disabling import (

@@ -11,8 +11,7 @@ import torch
 from scipy.stats import rankdata, spearmanr
 
 from attnlib.attention.maps import Attention
-from attnlib.data.corpora import Corpus
-from attnlib.data.overlays import with_trees
+from attnlib.data.corpora import Corpus, with_trees
 from attnlib.measuring.significance import ALPHA, benjamini_hochberg, one_sided
 from attnlib.measuring.stream import Progress
 from attnlib.metrics.links import (
@@ -25,7 +24,7 @@ from attnlib.metrics.links import (
 from attnlib.metrics.registry import METRICS, Metric, Partial
 from attnlib.metrics.word_kinds import FEATURES, Feature, Marked, markers
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.kovaleva2019.grids import head_name, head_rows, mean_ends, measured, values_of
 from experiments.shared.taskplans import tuned_model

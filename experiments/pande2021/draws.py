@@ -16,7 +16,7 @@ from attnlib.measuring.significance import ALPHA, drawn_moments, from_moments
 from attnlib.measuring.stream import Progress
 from attnlib.metrics.sieves import COARSE, SIEVES
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.pande2021.bias_scores import scores_of
 from experiments.pande2021.role_numbers import BLOCK, depth, role_numbers

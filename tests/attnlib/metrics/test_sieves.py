@@ -17,9 +17,8 @@ from torch import Tensor
 
 from attnlib.attention.encode import Batch, batches, dependency_id, encode, model_inputs
 from attnlib.attention.maps import Attention
-from attnlib.data.corpora import Corpus, examples_digest
+from attnlib.data.corpora import Corpus, examples_digest, with_trees
 from attnlib.data.examples import Example, ParsedText, Segment, TaskExample, Tree
-from attnlib.data.overlays import with_trees
 from attnlib.errors import BadValue, UnknownName
 from attnlib.measuring.stream import Measurement, measure
 from attnlib.metrics import sieves
@@ -654,7 +653,7 @@ def test_gold_trees_labels_and_order_are_kept(overlaid: Corpus) -> None:
 
 def test_a_corpus_of_gold_trees_needs_no_parser(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "attnlib.data.overlays.pipeline", partial(pytest.fail, "the parser was called")
+        "attnlib.data.parser.pipeline", partial(pytest.fail, "the parser was called")
     )
     gold = corpus_of(FERRY, CUT)
     assert with_trees(gold) is gold

@@ -16,7 +16,7 @@ from attnlib.data.examples import Segment
 from attnlib.measuring.best_heads import DIRECTIONS, accuracy_grid
 from attnlib.measuring.significance import ALPHA, one_sided
 from attnlib.models import Encoder
-from bookkit.papers import Finding, load_paper
+from bookkit.claims import Finding, load_paper
 from bookkit.store import Found
 from experiments import agreement as paper
 from experiments.agreement import (
@@ -621,7 +621,7 @@ def test_every_claim_asks_for_a_number_that_some_experiment_names() -> None:
 
 
 def test_sentences_stand_under_their_verdicts() -> None:
-    from bookkit.papers import judge
+    from bookkit.claims import judge
 
     claims = load_paper("agreement").claims
     found = {"agree.most": Finding(0.4), "agree.median": Finding(0.9)}

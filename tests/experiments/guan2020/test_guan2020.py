@@ -24,7 +24,7 @@ from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Answer, Question, Segment
 from attnlib.errors import AttnlibError, BadValue, CorpusError
 from attnlib.models import Encoder, load_encoder
-from bookkit.papers import Finding, judge, load_paper
+from bookkit.claims import Finding, judge, load_paper
 from bookkit.store import Found
 from experiments.guan2020 import ablating, closer, command, features, rows, types, wall
 from experiments.guan2020.features import Features

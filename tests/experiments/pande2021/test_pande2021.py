@@ -26,7 +26,7 @@ from attnlib.metrics.relations import Relation
 from attnlib.metrics.sieves import COARSE, SIEVES
 from attnlib.models import Encoder, random_encoder
 from bookkit import pagetables
-from bookkit.papers import Finding, load_paper
+from bookkit.claims import Finding, load_paper
 from bookkit.store import Found
 from experiments.pande2021 import authors, bias_scores, draws, new_roles
 from experiments.pande2021.role_numbers import BLOCK, depth, role_numbers
