@@ -18,8 +18,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from attnlib import plots as plots
+    from attnlib.attention.ablation import run_changed as run_changed
     from attnlib.attention.interventions import Intervention as Intervention
-    from attnlib.attention.interventions import run_changed as run_changed
     from attnlib.attention.maps import Attention as Attention
     from attnlib.attention.tap import attention_maps as attention_maps
     from attnlib.data.corpora import load_corpus as load_corpus
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from attnlib.plots.viewer import view as view
 
 _ROOMS = {
-    "attention.interventions": ("Intervention", "run_changed"),
+    "attention.ablation": ("run_changed",),
+    "attention.interventions": ("Intervention",),
     "attention.maps": ("Attention",),
     "attention.tap": ("attention_maps",),
     "data.corpora": ("load_corpus",),

@@ -72,7 +72,7 @@ def ablate(
 ) -> None:
     """Change heads of a model that has learnt a task; see what that costs, beside random heads."""
     from attnlib.measuring.head_tables import records
-    from experiments.shared.ablating import ablation, head_words, manner
+    from experiments.shared.ablate_command import ablation, head_words, manner
 
     chosen = head_words(heads or (), layer or (), kind or ())
     how = manner(mode, unit=unit, specials=specials, renormalise=renormalise, length=length)
@@ -170,8 +170,8 @@ def atlas(
 ) -> None:
     """Write the atlas of a model: a card for every head, searchable, in one page."""
     from attnlib.files import check_out
-    from experiments.atlas.atlases import known_atlas, made_atlas
-    from experiments.atlas.atlaspage import AtlasView
+    from experiments.atlas.making import known_atlas, made_atlas
+    from experiments.atlas.page import AtlasView
 
     if out.suffix != ".json":
         check_out(out)

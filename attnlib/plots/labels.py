@@ -77,6 +77,16 @@ def top_heads(rows: pd.DataFrame, metric: str, n: int) -> pd.DataFrame:
     return kept.nlargest(n, "mean").reset_index(drop=True)
 
 
+_TASKS = {"sst2": "SST-2", "sst-2": "SST-2", "cola": "CoLA", "stsb": "STS-B"}
+_TASKS |= {"msrpar": "MSRpar", "rotten-tomatoes": "Rotten Tomatoes"}
+_TASKS |= {name: name.upper() for name in ("qnli", "qqp", "mrpc", "rte", "mnli", "wnli")}
+
+
+def task_name(task: str) -> str:
+    """A task as people write it: `sst2` is `SST-2`; an unknown one keeps its name."""
+    return _TASKS.get(str(task).lower(), str(task))
+
+
 def heads_in_words(rows: pd.DataFrame) -> str:
     named = zip(head_names(rows), rows["mean"], strict=True)
     return ", ".join(f"{name} ({mean:.2f})" for name, mean in named) or "none"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
-from attnlib.errors import ChecksumError
+from bookkit.errors import ChecksumError
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from attnlib.attention.encode import tokenized
 from attnlib.data.corpora import Corpus
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.shared.antecedents import advantage, antecedent_table, choices
 

@@ -10,7 +10,7 @@ from attnlib.attention.encode import tokenized
 from attnlib.data.corpora import Corpus
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder, random_twin
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.clark2019.probetraining import Scores, paired_difference, train_and_score
 from experiments.clark2019.vectors import load_vectors

@@ -17,7 +17,7 @@ from attnlib.measuring.significance import benjamini_hochberg, one_sided
 from attnlib.measuring.stream import Progress, stream
 from attnlib.metrics.links import control_metric, found_links, frame_links, link_metric
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.kovaleva2019.grids import TAIL, drawn, head_rows, mean_ends
 

@@ -13,7 +13,7 @@ from attnlib.measuring.bootstrap import LEVEL, Estimate, estimate
 from attnlib.measuring.stream import Measurement, Progress, stream
 from attnlib.metrics.registry import Metric
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 
 TAIL = 100 * (1 - LEVEL) / 2
 

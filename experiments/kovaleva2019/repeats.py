@@ -19,7 +19,7 @@ from attnlib.measuring.stream import Progress
 from attnlib.metrics.links import copy_links, found_links, linked_pieces, per_batch
 from attnlib.metrics.registry import Metric, Partial
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.kovaleva2019.grids import head_rows, measured
 from experiments.shared.taskplans import tuned_model

@@ -11,7 +11,7 @@ from attnlib.data.tasks import TASKS
 from attnlib.errors import BadValue
 from attnlib.measuring.head_tables import head_name
 from attnlib.measuring.significance import ALPHA
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found
 from experiments.kovaleva2019.disable import controlled
 from experiments.kovaleva2019.disagreements import missing_as_zero

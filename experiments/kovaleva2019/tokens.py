@@ -25,7 +25,7 @@ from attnlib.metrics.links import (
 from attnlib.metrics.registry import METRICS, Metric, Partial
 from attnlib.metrics.word_kinds import FEATURES, Feature, Marked, markers
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.kovaleva2019.grids import head_rows, mean_ends, measured
 from experiments.shared.taskplans import tuned_model

@@ -15,7 +15,7 @@ from attnlib.measuring.significance import ALPHA, benjamini_hochberg, one_sided
 from attnlib.measuring.stream import Measurement, Progress
 from attnlib.metrics.word_kinds import FEATURES, SPECIAL, stripe_metrics
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.kovaleva2019.grids import head_rows, mean_ends, measured
 from experiments.shared.taskplans import tuned_model

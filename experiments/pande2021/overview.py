@@ -11,7 +11,7 @@ import pandas as pd
 
 from attnlib.measuring.bootstrap import LEVEL
 from attnlib.metrics.sieves import COARSE
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.pande2021.draws import HEADS, parts_of
 

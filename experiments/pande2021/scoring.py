@@ -15,7 +15,7 @@ from attnlib.measuring.significance import decided_by
 from attnlib.measuring.stream import Progress
 from attnlib.metrics.sieves import AUTHORS_BY_WORD, COARSE, SIEVES
 from attnlib.models import Encoder, random_twin, weights_digest
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.pande2021.newroles import new_sieves
 from experiments.pande2021.numbers import COARSE_AS_JUDGED

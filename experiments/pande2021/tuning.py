@@ -14,7 +14,7 @@ from attnlib.data.tasks import TASKS, Task
 from attnlib.measuring.bootstrap import LEVEL, REPLICATES
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.shared.glue import scores
 from experiments.shared.taskplans import tuned_model

@@ -24,7 +24,7 @@ from attnlib.measuring.roles import RoleScores, moments, role_scores
 from attnlib.metrics.relations import Relation
 from attnlib.metrics.sieves import COARSE, SIEVES
 from attnlib.models import Encoder, random_encoder
-from bookkit.papers import load_paper
+from bookkit.claims import load_paper
 from bookkit.store import Found
 from experiments.pande2021 import beside, draws, newroles, overview, scoring
 from experiments.pande2021 import rows as page_rows
