@@ -12,12 +12,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnlib.attention.maps import Attention
-from attnlib.metrics.registry import METRICS, Partial, metric
+from attnlib.metrics.registry import Partial, metric
 
 AUTHORS_SMOOTHING = 1e-3
 
 
-@METRICS.declare
 @metric(
     key="js_divergence",
     source="clark2019:sec6",

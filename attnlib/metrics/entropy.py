@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnlib.attention.maps import Attention, entropy_of
-from attnlib.metrics.registry import METRICS, Partial, metric
+from attnlib.metrics.registry import Partial, metric
 
 AUTHORS_SMOOTHING = 1e-4
 
@@ -22,7 +22,6 @@ def _row_entropy(attention: Attention, variant: str) -> Float[Tensor, "batch hea
 of_rows = partial(metric, unit="nats", bounds=(0.0, "log n_key"), variants=("paper", "authors"))
 
 
-@METRICS.declare
 @of_rows(key="entropy", source="clark2019:fig4")
 def attention_entropy(attention: Attention, variant: str = "paper") -> Partial:
     r"""Entropy of a head's rows: 0 for one key only, log n for all keys alike.
@@ -39,7 +38,6 @@ def attention_entropy(attention: Attention, variant: str = "paper") -> Partial:
     return Partial((rows * attention.real.unsqueeze(1)).sum(-1), attention.n_real)
 
 
-@METRICS.declare
 @of_rows(key="entropy_from_cls", source="clark2019:sec3.3")
 def entropy_from_cls(attention: Attention, variant: str = "paper") -> Partial:
     r"""Entropy of the row of [CLS] alone.

@@ -143,7 +143,6 @@ for _relation in RELATIONS.values():
     METRICS.declare(mass_metric(_relation))
 
 
-@METRICS.declare
 @metric(
     key="column_mass",
     source="kovaleva2019:sec4.1",
@@ -162,7 +161,6 @@ def column_mass(attention: Attention) -> Partial:
     return Partial(attention.received.clone(), attention.real.unsqueeze(1).to(torch.float32))
 
 
-@METRICS.declare
 @metric(
     key="column_peak", source="kovaleva2019:sec4.1", unit="share of attention", bounds=(0.0, 1.0)
 )

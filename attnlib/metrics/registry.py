@@ -139,10 +139,10 @@ class Registry(Mapping[str, Metric]):
 
     def __init__(self) -> None:
         self._metrics: dict[str, Metric] = {}
-        self._frozen = False
+        self.frozen = False
 
     def declare(self, metric: Metric) -> Metric:
-        if self._frozen:
+        if self.frozen:
             raise TypeError(
                 f"the registry is frozen; pass your own Metric '{metric.key}' to measure() instead"
             )
@@ -152,7 +152,7 @@ class Registry(Mapping[str, Metric]):
         return metric
 
     def freeze(self) -> None:
-        self._frozen = True
+        self.frozen = True
 
     def __getitem__(self, key: str) -> Metric:
         """A metric, or one of its variants written `entropy@authors`."""
@@ -202,13 +202,15 @@ def metric(
     >>> mass_to_first(attention_maps(random_encoder(), "a cat")).value.shape
     torch.Size([1, 4])
 
-    It goes to `measure` among the names of other metrics.
+    It goes to `measure` among the names of other metrics. In a module of `attnlib.metrics` it is
+    declared as well: the registry is still open while they are imported.
     """
 
     def made(kernel: Kernel) -> Metric:
         what = (kernel.__doc__ or key).strip().splitlines()[0]
-        return Metric(
+        found = Metric(
             key, what, source, unit, bounds, kernel, axes=axes, scope=scope, variants=variants
         )
+        return found if METRICS.frozen else METRICS.declare(found)
 
     return made

@@ -41,11 +41,3 @@ def delimiter_twins(test: Corpus, *, encoder: Encoder, max_length: int = 128) ->
         for layer, found in enumerate(shares)
     ]
     return Found(pd.DataFrame(rows), facts={"inputs": len(examples), "passes": len(examples)})
-
-
-def twin_quotes(found: Found, below: float = 0.01) -> dict[str, float]:
-    """From which layer on the two are the same but for a hundredth, and how near they get."""
-    rows = found.table.set_index("layer")["apart"]
-    same = [layer for layer in rows.index if (rows[layer:] < below).all()]
-    first = float(same[0]) if same else float("nan")
-    return {"twin_layer": first, "twin_last": float(rows.iloc[-1])}

@@ -1,8 +1,8 @@
-"""Sec. 3.2 and 4.2: the bias scores of a task's inputs, before or after fine-tuning."""
+"""Sec. 3.2 and 4.2: the bias scores of a task's inputs, and what a threshold makes of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,21 +10,22 @@ import pandas as pd
 from scipy.stats import spearmanr
 
 from attnlib.data.corpora import Corpus
-from attnlib.measuring.roles import AUTHORS, THRESHOLD, RoleScores, moments, role_scores, role_tests
+from attnlib.measuring.roles import THRESHOLD, RoleScores, moments, role_scores, role_tests
 from attnlib.measuring.significance import decided_by
 from attnlib.measuring.stream import Progress
 from attnlib.metrics.sieves import AUTHORS_BY_WORD, COARSE, SIEVES
 from attnlib.models import Encoder, random_twin, weights_digest
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.pande2021.newroles import new_sieves
-from experiments.pande2021.numbers import COARSE_AS_JUDGED
+from experiments.pande2021.new_roles import new_sieves
+from experiments.pande2021.role_numbers import BLOCK, COARSE_AS_JUDGED
 from experiments.shared.taskplans import tuned_model
 
 AS_AUTHORS = ("local", "block", *sorted(AUTHORS_BY_WORD))
 """Roles that the authors' code scores in another way than the paper says."""
 SIZES = (10, 20, 50, 100, 200, 500)
 QUANTILES = 200
+THRESHOLDS = tuple(np.round(np.arange(1.5, 6.01, 0.25), 2).tolist())
 _KEPT: dict[tuple[str, ...], RoleScores] = {}
 """Scores of this process: several experiments look at the same ones."""
 
@@ -32,11 +33,11 @@ _KEPT: dict[tuple[str, ...], RoleScores] = {}
 def scores_of(
     train: Corpus,
     test: Corpus,
-    *,
     encoder: Encoder,
     task: str,
     recipe: Mapping[str, Any],
-    tuned: bool,
+    *,
+    tuned: bool = True,
     progress: Progress | None = None,
 ) -> RoleScores:
     """The scores of all roles on the test inputs, of the model before or after fine-tuning."""
@@ -72,8 +73,7 @@ def role_moments(
     Also how often each role is defined, how high its score could be, and the Spearman
     correlation of local and syntactic scores over all inputs and heads.
     """
-    options: Any = {"encoder": encoder, "task": task, "recipe": recipe, "tuned": tuned}
-    found = scores_of(train, test, **options, progress=progress)
+    found = scores_of(train, test, encoder, task, recipe, tuned=tuned, progress=progress)
     table = moments(found, seed=seed)
     table.insert(0, "task", task)
     local, syntactic = (found.values[role].ravel() for role in ("local", "syntactic"))
@@ -106,11 +106,10 @@ def score_spread(
 
     table  task, role, share, score
     """
-    options: Any = {"encoder": encoder, "task": task, "recipe": recipe, "tuned": True}
-    found = scores_of(train, test, **options, progress=progress)
+    found = scores_of(train, test, encoder, task, recipe, progress=progress)
     share = np.linspace(0, 1, QUANTILES + 1)
     parts = []
-    for role in (*COARSE, f"block{AUTHORS}"):
+    for role in (*COARSE, BLOCK):
         values = found.values[role][~np.isnan(found.values[role])]
         if len(values):
             score = np.quantile(values, share)
@@ -135,8 +134,7 @@ def score_examples(
            head with a mean of at least the threshold that the test does not confirm, if there is
            one; `both` and `neither` are the most skewed heads that are clearly above and below.
     """
-    options: Any = {"encoder": encoder, "task": task, "recipe": recipe, "tuned": True}
-    found = scores_of(train, test, **options, progress=progress)
+    found = scores_of(train, test, encoder, task, recipe, progress=progress)
     table = role_tests(moments(found), threshold=threshold)
     table = table[table["role"].isin(SIEVES) & (table["n"] > 1)]
     above = table["bias"] >= threshold
@@ -176,8 +174,7 @@ def decisions(
     table  task, role, n, agreement (mean over heads), settled (share of heads whose subsets agree
            in 95 of 100 draws)
     """
-    options: Any = {"encoder": encoder, "task": task, "recipe": recipe, "tuned": True}
-    found = scores_of(train, test, **options, progress=progress)
+    found = scores_of(train, test, encoder, task, recipe, progress=progress)
     sizes = [size for size in SIZES if size < found.n_inputs]
     rows = []
     for role, score in zip(COARSE, COARSE_AS_JUDGED, strict=True):
@@ -192,6 +189,39 @@ def decisions(
             )
     columns = ["task", "role", "n", "agreement", "settled"]
     return Found(pd.DataFrame(rows, columns=columns), facts={"inputs": found.n_inputs})
+
+
+def with_authors_block(table: pd.DataFrame) -> pd.DataFrame:
+    """The paper's twelve roles, block with the score of the authors' code, not the printed one.
+
+    By the printed formula no head can have the block role at a threshold of 3.
+    """
+    chosen = table[table["role"].isin({*SIEVES, BLOCK} - {"block"})]
+    return chosen.replace({"role": {BLOCK: "block"}}).reset_index(drop=True)
+
+
+@experiment(version=1)
+def threshold_curves(*moments: pd.DataFrame, tasks: Sequence[str]) -> Found:
+    """Heads with each role at thresholds from 1.5 to 6, uncorrected and corrected.
+
+    Block is scored as the authors do.
+    table  threshold, role ("total" is all), heads (the tests), assigned, assigned_bh,
+           assigned_holm, undecided; summed over tasks, corrected over all tests at a threshold
+    """
+    every = with_authors_block(pd.concat(moments))
+    every = every[every["bias"].notna()]
+    rows = []
+    for threshold in THRESHOLDS:
+        found = role_tests(every, threshold=threshold)
+        for role, part in [("total", found), *found.groupby("role", sort=False)]:
+            counts = {
+                f"assigned{name}": int((part[column] < 0.05).sum())
+                for name, column in (("", "p"), ("_bh", "q"), ("_holm", "holm"))
+            }
+            undecided = float(part["p"].between(0.05, 0.95, inclusive="neither").mean())
+            told = {"threshold": threshold, "role": role, "heads": len(part)}
+            rows.append({**told, **counts, "undecided": undecided})
+    return Found(pd.DataFrame(rows), facts={"tasks": list(tasks)})
 
 
 @experiment(version=1, reads=["spacy-en"])

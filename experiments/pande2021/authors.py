@@ -1,17 +1,24 @@
-"""Our head maps beside those of the authors, which were read off their published heat maps."""
+"""What the authors released: their head maps next to ours, and what their code does differently.
+
+The maps were read off their published heat maps.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from attnlib.data.assets import resolve
 from attnlib.errors import CorpusError
 from attnlib.measuring.head_tables import layer_means, rank_correlation
+from attnlib.measuring.roles import AUTHORS, THRESHOLD, role_tests
+from attnlib.metrics.sieves import COARSE
 from bookkit.store import Found, experiment
-from experiments.pande2021.numbers import BLOCK
+from experiments.pande2021.bias_scores import AS_AUTHORS
+from experiments.pande2021.role_numbers import BLOCK
 
 ASSET = "pande-reference"
 FEW, MANY = "pande_scores_digitised.tsv", "pande_local_1000_digitised.tsv"
@@ -68,17 +75,47 @@ def authors_beside(*moments: pd.DataFrame, tasks: Sequence[str], seed: int = 0) 
     Heads of two models have no common numbering, so only layers are compared.
     """
     theirs = authors_maps(resolve(ASSET))
-    rows = []
+    parts = []
     for table, task in zip(moments, tasks, strict=True):
         for role, reference in theirs[theirs["task"] == task].groupby("role", sort=False):
             ours = layer_means(table[table["role"] == role], "bias")
             profile = layer_means(reference, "bias")
-            if ours.empty or ours.isna().all() or len(ours) != len(profile):
-                continue
-            rho, p = rank_correlation(ours.to_numpy(), profile.to_numpy(), seed)
-            for layer in profile.index:
-                told = {"task": task, "role": role, "layer": layer}
-                both = {"ours": ours[layer], "authors": profile[layer]}
-                rows.append({**told, **both, "rho": rho, "p": p})
+            if ours.notna().any() and len(ours) == len(profile):
+                rho, p = rank_correlation(ours.to_numpy(), profile.to_numpy(), seed)
+                both = pd.DataFrame({"ours": ours, "authors": profile}).reset_index()
+                parts.append(both.assign(task=task, role=role, rho=rho, p=p))
     columns = ["task", "role", "layer", "ours", "authors", "rho", "p"]
-    return Found(pd.DataFrame(rows, columns=columns), facts={"reading_error": READING_ERROR})
+    found = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    return Found(found.reindex(columns=columns), facts={"reading_error": READING_ERROR})
+
+
+@experiment(version=1)
+def disagreements(
+    *moments: pd.DataFrame, tasks: Sequence[str], threshold: float = THRESHOLD
+) -> Found:
+    """Every score in both ways, and the test in both ways: heads with the role, mean over tasks.
+
+    table  what, role, paper_bias, authors_bias, paper_heads, authors_heads, changed (heads that
+           get or lose the role)
+    """
+    ways = [("score", role, f"{role}{AUTHORS}", "z") for role in AS_AUTHORS]
+    ways += [("t instead of z", role, role, "t") for role in COARSE]
+    rows = []
+    for what, role, score, test in ways:
+        found = []
+        for table in moments:
+            paper, authors = (table[table["role"] == name] for name in (role, score))
+            if paper["bias"].notna().any():
+                one = role_tests(paper, threshold=threshold)
+                other = role_tests(authors, threshold=threshold, test=test)
+                found.append(_compared(one, other))
+        if found:
+            rows.append((what, role, *np.mean(found, axis=0)))
+    names = ("paper_bias", "authors_bias", "paper_heads", "authors_heads", "changed")
+    return Found(pd.DataFrame(rows, columns=["what", "role", *names]), facts={"tasks": list(tasks)})
+
+
+def _compared(paper: pd.DataFrame, authors: pd.DataFrame) -> tuple[float, ...]:
+    one, other = (part["assigned"].to_numpy() for part in (paper, authors))
+    heads = (float(one.sum()), float(other.sum()), float((one != other).sum()))
+    return float(paper["bias"].mean()), float(authors["bias"].mean()), *heads
