@@ -52,7 +52,9 @@ from experiments.agreement.stability import TWIN, label_stability, model_agreeme
 from experiments.agreement.vocabularies import NAMES, head_labels
 from experiments.clark2019 import divergences
 from experiments.guan2020.models import QUESTIONS, subjects
-from experiments.kovaleva2019 import disabled_answers, labels_digest, map_cosines
+from experiments.kovaleva2019.disabling import disabled_answers
+from experiments.kovaleva2019.pattern_shares import labels_digest
+from experiments.kovaleva2019.tuning import map_cosines
 from experiments.shared.taskplans import over_tasks, task_plans
 
 __all__ = [

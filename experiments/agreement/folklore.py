@@ -12,7 +12,7 @@ from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.agreement.importance import correlation, two_sided, within_layers
 from experiments.agreement.pairs import over_pairs
-from experiments.kovaleva2019.grids import drawn
+from experiments.shared.intervals import drawn
 from experiments.shared.taxonomies import controlled, dealt, numbered
 
 DRAWS = 1000

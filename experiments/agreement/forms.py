@@ -13,8 +13,8 @@ from attnlib.models import Encoder
 from bookkit.store import Found, experiment
 from experiments.agreement.pairs import over_pairs
 from experiments.agreement.vocabularies import VOCABULARIES, labels_of
-from experiments.kovaleva2019.grids import drawn
-from experiments.shared.patterns import MAX_LENGTH
+from experiments.kovaleva2019.patterns import MAX_LENGTH
+from experiments.shared.intervals import drawn
 from experiments.shared.taxonomies import agreement_kappa
 
 FORM, KIND = "form", "kind"

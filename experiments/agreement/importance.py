@@ -13,8 +13,8 @@ from attnlib.measuring.significance import ALPHA
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.agreement.vocabularies import JUDGED, VOCABULARIES, labels_of
-from experiments.kovaleva2019.grids import drawn
 from experiments.shared.headprediction import forecast_draws, gain_p, one_hot, ranked
+from experiments.shared.intervals import drawn
 from experiments.shared.taxonomies import controlled, dealt, numbered
 
 DRAWS = 1000

@@ -12,7 +12,7 @@ from attnlib.measuring.significance import ALPHA
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.agreement.vocabularies import ASKED, QUESTIONS, VOCABULARIES, answers, labels_of
-from experiments.kovaleva2019.grids import drawn
+from experiments.shared.intervals import drawn
 from experiments.shared.taxonomies import (
     adjusted_information,
     agreement_kappa,

@@ -13,7 +13,7 @@ from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.agreement.pairs import SAME_PAPER, between_papers, over_pairs
 from experiments.agreement.vocabularies import VOCABULARIES, labels_of
-from experiments.kovaleva2019.grids import drawn
+from experiments.shared.intervals import drawn
 from experiments.shared.taxonomies import adjusted_information, agreement_kappa
 
 TWIN = "random twin"
