@@ -22,7 +22,7 @@ from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
 from attnlib.plots.labels import task_name
 from attnlib.plots.rows import HOLLOW
-from experiments.guan2020.typefigures import TYPE_LOOKS
+from experiments.guan2020.type_figures import TYPE_LOOKS
 from experiments.kovaleva2019.taskgrids import ink_on
 from experiments.shared.patterns import PATTERNS
 

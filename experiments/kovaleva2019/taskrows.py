@@ -14,13 +14,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from attnlib.errors import BadValue
+from attnlib.measuring.head_tables import head_names
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
 from attnlib.plots.labels import task_name
 from attnlib.plots.panels import light_grid, n_columns, small_panels
 from attnlib.plots.planes import named_heads, write_names
 from attnlib.plots.rows import HOLLOW, OURS, PAPER, ROW
-from experiments.guan2020.typefigures import head_names
 from experiments.kovaleva2019.taskgrids import ink_on, told_number
 
 MARKS = ("s", "D", "v", "o", "|")

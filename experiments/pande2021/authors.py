@@ -13,8 +13,8 @@ import pandas as pd
 
 from attnlib.data.assets import resolve
 from attnlib.errors import CorpusError
+from attnlib.measuring.head_tables import layer_means, rank_correlation
 from attnlib.measuring.roles import AUTHORS, THRESHOLD, role_tests
-from attnlib.measuring.significance import rank_correlation
 from attnlib.metrics.sieves import COARSE
 from bookkit.store import Found, experiment
 from experiments.pande2021.bias_scores import AS_AUTHORS
@@ -78,8 +78,8 @@ def authors_beside(*moments: pd.DataFrame, tasks: Sequence[str], seed: int = 0) 
     parts = []
     for table, task in zip(moments, tasks, strict=True):
         for role, reference in theirs[theirs["task"] == task].groupby("role", sort=False):
-            ours = table[table["role"] == role].groupby("layer")["bias"].mean()
-            profile = reference.groupby("layer")["bias"].mean()
+            ours = layer_means(table[table["role"] == role], "bias")
+            profile = layer_means(reference, "bias")
             if ours.notna().any() and len(ours) == len(profile):
                 rho, p = rank_correlation(ours.to_numpy(), profile.to_numpy(), seed)
                 both = pd.DataFrame({"ours": ours, "authors": profile}).reset_index()

@@ -18,6 +18,7 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 
 from attnlib.errors import BadValue, UnknownName, did_you_mean
+from attnlib.measuring.head_tables import layer_means
 from attnlib.metrics.sieves import COARSE
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
@@ -189,7 +190,7 @@ def role_grid(
         f"{task_name(task)}{' ' if task else ''}{(part['n_roles'] > 1).sum()} of {len(part)}"
         for task, part in rows.groupby("task", sort=False)
     )
-    layers = rows.groupby("layer")["n_roles"].mean()
+    layers = layer_means(rows, "n_roles")
     most = rows.loc[rows["n_roles"].idxmax()]
     within = f" in {task_name(most['task'])}" if most["task"] else ""
     extremes = (

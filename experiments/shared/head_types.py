@@ -9,16 +9,12 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 from scipy.spatial.distance import cdist
-from scipy.special import logsumexp
 
-from attnlib.errors import BadValue, check_choice
+from attnlib.errors import BadValue
 
 TYPES = ("dense", "diagonal", "dense&vertical", "vertical")
-METHODS = ("kmeans", "mixture")
 STARTS = 10
 ROUNDS = 300
-REGULARISATION = 1e-3
-"""Added to every variance of a mixture, as a share of the mean variance of the features."""
 
 _RULE = (("vertical", "special"), ("diagonal", "near"), ("dense&vertical", "special"))
 
@@ -27,21 +23,15 @@ _RULE = (("vertical", "special"), ("diagonal", "near"), ("dense&vertical", "spec
 class Clustering:
     """Heads in clusters, and where a new head would go.
 
-    labels          (head,)             cluster of each head, from 0
-    centroids       (cluster, feature)  means of the clusters; of a mixture, of its components
-    inertia         squared distances of the heads from the centroid of their cluster, summed
-    log_likelihood  of all heads under a mixture, in nats; NaN for k-means
-    variances       (cluster, feature)  of a mixture, else None
-    shares          (cluster,)          of a mixture, else None
-    n_moved         heads that Hartigan's criterion moved after Lloyd's rounds; 0 for a mixture
+    labels     (head,)             cluster of each head, from 0
+    centroids  (cluster, feature)  means of the clusters
+    inertia    squared distances of the heads from the centroid of their cluster, summed
+    n_moved    heads that Hartigan's criterion moved after Lloyd's rounds
     """
 
     labels: Int[np.ndarray, " head"]
     centroids: Float[np.ndarray, "cluster feature"]
     inertia: float
-    log_likelihood: float = float("nan")
-    variances: Float[np.ndarray, "cluster feature"] | None = None
-    shares: Float[np.ndarray, " cluster"] | None = None
     n_moved: int = 0
 
     @property
@@ -53,30 +43,15 @@ class Clustering:
         """Heads of each cluster."""
         return np.bincount(self.labels, minlength=self.k)
 
-    @property
-    def bic(self) -> float:
-        """-2 log L + p log n of a mixture, p = 2 k d + k - 1 free numbers; NaN for k-means."""
-        free = 2 * self.centroids.size + self.k - 1
-        return -2 * self.log_likelihood + free * float(np.log(len(self.labels)))
-
     def predict(self, features: Float[np.ndarray, "head feature"]) -> Int[np.ndarray, " head"]:
-        """The cluster of each head: the nearest centroid, or the most probable component."""
+        """The cluster of each head: that of the nearest centroid."""
         points = checked(features)
         if points.shape[1] != self.centroids.shape[1]:
             raise BadValue(
                 f"heads have {points.shape[1]} features; expected {self.centroids.shape[1]} as in "
                 "the clustering. Measure both with the same windows and special tokens."
             )
-        return np.asarray(self._closeness(points).argmax(1))
-
-    def _closeness(self, points: np.ndarray) -> np.ndarray:
-        """(head, cluster): minus the squared distance, or the log density times the share."""
-        if self.variances is None or self.shares is None:
-            return np.asarray(-cdist(points, self.centroids, "sqeuclidean"))
-        apart = (points[:, None] - self.centroids) ** 2 / self.variances
-        density = -0.5 * (apart + np.log(2 * np.pi * self.variances)).sum(-1)
-        with np.errstate(divide="ignore"):
-            return np.asarray(density + np.log(self.shares))
+        return np.asarray(cdist(points, self.centroids, "sqeuclidean").argmin(1))
 
 
 def fitted(
@@ -84,53 +59,46 @@ def fitted(
     k: int,
     *,
     seed: int,
-    method: str = "kmeans",
     starts: int = STARTS,
     special: Sequence[int] = (),
 ) -> Clustering:
-    r"""Heads in k clusters by their features (Guan 2020, sec. 4).
+    r"""Heads in k clusters by their features: k-means (Guan 2020, sec. 4).
 
-    .. math:: \min_{z, \mu} \sum_h \|x_h - \mu_{z_h}\|^2 \quad \text{(k-means)}, \qquad
-              \max \sum_h \log \sum_c \pi_c N(x_h; \mu_c, \mathrm{diag}\, \sigma_c^2)
-              \quad \text{(mixture)}
+    .. math:: \min_{z, \mu} \sum_h \|x_h - \mu_{z_h}\|^2
 
     features  (head, feature)   finite; rows need not sum to 1
     special   columns whose sum numbers the clusters, the least first, as TYPES runs from dense to
               vertical; without them the first feature in which the centroids differ does
 
-    k-means: Lloyd's rounds from `starts` k-means++ seeds until nothing changes. The paper cites
-    Hartigan and Wong (1979), whose optimum is the stricter one, so heads are then moved one by one
-    until no single move lowers the sum; `n_moved` says how many moves that took.
-    Mixture: scikit-learn's EM with diagonal covariances, since 144 heads cannot fill full ones
-    of 21 features that sum to 1, and REGULARISATION. The paper states no setting of either.
+    Lloyd's rounds from `starts` k-means++ seeds until nothing changes. The paper cites Hartigan and
+    Wong (1979), whose optimum is the stricter one, so heads are then moved one by one until no
+    single move lowers the sum; `n_moved` says how many moves that took. scikit-learn's KMeans has
+    no such moves, and on points without clear clusters it ends in other optima.
 
     Heads are sorted by their features first, so their order does not matter, and clusters have a
     fixed order, so neither does the start that found them.
     """
     points = checked(features)
-    check_choice("method", method, METHODS)
     if starts < 1:
         raise BadValue(f"starts is {starts}; expected at least 1.")
     columns = _columns("special", special, points.shape[1])
+    check_k(points, k)
+    order = np.lexsort(points.T[::-1])
+    found = _kmeans(points[order], k, starts, seed)
+    rank = np.lexsort([*found.centroids.T[::-1], found.centroids[:, columns].sum(1)])
+    labels = np.empty_like(found.labels)
+    labels[order] = np.argsort(rank)[found.labels]
+    return replace(found, labels=labels, centroids=found.centroids[rank])
+
+
+def check_k(points: np.ndarray, k: int) -> None:
+    """Refuse more clusters than there are different heads."""
     n_different = len(np.unique(points, axis=0))
     if not 1 <= k <= n_different:
         raise BadValue(
             f"k is {k} for {n_different} different heads; expected 1 to {n_different}. "
             "Use fewer clusters."
         )
-    order = np.lexsort(points.T[::-1])
-    found = (_kmeans if method == "kmeans" else _mixture)(points[order], k, starts, seed)
-    keys = [*found.centroids.T[::-1], found.centroids[:, columns].sum(1)]
-    rank = np.lexsort(keys)
-    labels = np.empty_like(found.labels)
-    labels[order] = np.argsort(rank)[found.labels]
-    return replace(
-        found,
-        labels=labels,
-        centroids=found.centroids[rank],
-        variances=None if found.variances is None else found.variances[rank],
-        shares=None if found.shares is None else found.shares[rank],
-    )
 
 
 def hartigan_gains(
@@ -347,32 +315,6 @@ def _lloyd(points: np.ndarray, centroids: np.ndarray) -> np.ndarray:
             # An empty cluster starts again at the head that fits its own cluster worst.
             centroids[start, cluster] = points[(apart[start].min(0) + length).argmax()]
     return labels
-
-
-def _mixture(points: np.ndarray, k: int, starts: int, seed: int) -> Clustering:
-    """EM of a Gaussian mixture with diagonal covariances."""
-    from sklearn.mixture import GaussianMixture
-
-    spread = float(points.var(0).mean())
-    if spread == 0:
-        raise BadValue("all heads have the same features; a mixture needs heads that differ.")
-    model = GaussianMixture(
-        k,
-        covariance_type="diag",
-        reg_covar=REGULARISATION * spread,
-        n_init=starts,
-        max_iter=1000,
-        random_state=seed,
-    ).fit(points)
-    blank = np.zeros(len(points), dtype=np.int64)
-    found = Clustering(
-        blank, model.means_, 0.0, variances=model.covariances_, shares=model.weights_
-    )
-    density = found._closeness(points)
-    labels = density.argmax(1)
-    total = float(logsumexp(density, axis=1).sum())
-    inertia = _inertia(points, labels, found.centroids)
-    return replace(found, labels=labels, inertia=inertia, log_likelihood=total)
 
 
 def _clusters_of(

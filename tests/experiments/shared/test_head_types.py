@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 
 from attnlib.errors import BadValue
-from experiments.shared.headtypes import (
-    METHODS,
-    REGULARISATION,
+from experiments.shared.head_types import (
     TYPES,
     Clustering,
     fitted,
@@ -63,11 +61,10 @@ def inertia_of(points: np.ndarray, labels: object) -> float:
 # Clusters
 
 
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_clusters_far_apart_are_found_from_any_start(method: str, seed: int) -> None:
+def test_clusters_far_apart_are_found_from_any_start(seed: int) -> None:
     points, truth = four_types()
-    found = fitted(points, 4, seed=seed, method=method, starts=4, special=SPECIAL)
+    found = fitted(points, 4, seed=seed, starts=4, special=SPECIAL)
     pairs = set(zip(found.labels.tolist(), truth, strict=True))
     # From the least special mass to the most.
     assert pairs == {(0, "dense"), (1, "diagonal"), (2, "dense&vertical"), (3, "vertical")}
@@ -82,7 +79,6 @@ def test_the_inertia_and_the_centroids_are_those_of_plain_loops() -> None:
     for cluster in range(4):
         members = [points[h] for h in range(25) if found.labels[h] == cluster]
         np.testing.assert_allclose(found.centroids[cluster], sum(members) / len(members))
-    assert math.isnan(found.log_likelihood) and math.isnan(found.bic)
 
 
 def test_no_partition_of_few_heads_is_better() -> None:
@@ -154,23 +150,21 @@ def test_no_single_move_lowers_the_result_and_lloyd_alone_is_not_enough() -> Non
 # Order
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_the_order_of_heads_does_not_matter(method: str) -> None:
+def test_the_order_of_heads_does_not_matter() -> None:
     points = noise(30, seed=5)
     order = np.random.default_rng(1).permutation(30)
-    straight = fitted(points, 4, seed=0, method=method, starts=2)
-    mixed = fitted(points[order], 4, seed=0, method=method, starts=2)
+    straight = fitted(points, 4, seed=0, starts=2)
+    mixed = fitted(points[order], 4, seed=0, starts=2)
     np.testing.assert_array_equal(mixed.labels, straight.labels[order])
     np.testing.assert_array_equal(mixed.centroids, straight.centroids)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_clusters_are_numbered_by_special_mass_else_by_the_first_feature(method: str) -> None:
+def test_clusters_are_numbered_by_special_mass_else_by_the_first_feature() -> None:
     points = noise(30, 4, seed=6)
-    by_mass = fitted(points, 4, seed=0, method=method, starts=2, special=[1, 3])
+    by_mass = fitted(points, 4, seed=0, starts=2, special=[1, 3])
     mass = by_mass.centroids[:, [1, 3]].sum(1)
     assert (np.diff(mass) > 0).all()
-    plain = fitted(points, 4, seed=0, method=method, starts=2)
+    plain = fitted(points, 4, seed=0, starts=2)
     assert (np.diff(plain.centroids[:, 0]) > 0).all()
     # The same clusters under other numbers.
     pairs = set(zip(by_mass.labels.tolist(), plain.labels.tolist(), strict=True))
@@ -186,10 +180,9 @@ def test_a_tie_in_the_first_feature_goes_to_the_next() -> None:
 # Prediction
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_heads_of_the_fit_are_predicted_into_their_own_cluster(method: str) -> None:
+def test_heads_of_the_fit_are_predicted_into_their_own_cluster() -> None:
     points = noise(40, seed=7)
-    found = fitted(points, 4, seed=0, method=method, starts=2, special=[2])
+    found = fitted(points, 4, seed=0, starts=2, special=[2])
     np.testing.assert_array_equal(found.predict(points), found.labels)
 
 
@@ -201,75 +194,15 @@ def test_a_new_head_goes_to_the_nearest_centroid() -> None:
         assert label == apart.index(min(apart))
 
 
-def test_a_mixture_goes_by_density_and_not_by_distance() -> None:
-    """A wide and a narrow component: a point nearer to the narrow one belongs to the wide."""
-    wide, narrow = blobs([(0, 0)], 60, spread=2.0), blobs([(6, 0)], 60, spread=0.1)
-    points = np.concatenate([wide, narrow])
-    found = fitted(points, 2, seed=0, method="mixture")
-    place = np.array([[4.5, 0.0]])
-    near = np.abs(found.centroids - place).sum(1).argmin()
-    assert found.predict(place)[0] != near
-    assert found.centroids[near, 0] == pytest.approx(6, abs=0.2)
-
-
-# The mixture
-
-
-def log_likelihood_of(points: np.ndarray, found: Clustering) -> float:
-    """The log density of a diagonal mixture, head by head and component by component."""
-    assert found.variances is not None and found.shares is not None
-    total = 0.0
-    for head in points:
-        density = 0.0
-        for mean, variance, share in zip(
-            found.centroids, found.variances, found.shares, strict=True
-        ):
-            term = float(share)
-            for x, m, v in zip(head, mean, variance, strict=True):
-                term *= math.exp(-((x - m) ** 2) / (2 * v)) / math.sqrt(2 * math.pi * v)
-            density += term
-        total += math.log(density)
-    return total
-
-
-def test_the_likelihood_of_a_mixture_is_that_of_plain_loops() -> None:
-    points = noise(30, seed=8)
-    found = fitted(points, 3, seed=0, method="mixture", starts=2)
-    total = log_likelihood_of(points, found)
-    assert found.log_likelihood == pytest.approx(total)
-    # 3 x 3 means, 3 x 3 variances, and shares that sum to 1
-    assert found.bic == pytest.approx(-2 * total + (9 + 9 + 2) * math.log(30))
-
-
-def test_one_component_has_a_closed_form() -> None:
-    points = noise(20, 4, seed=9) * [1, 2, 3, 4]
-    found = fitted(points, 1, seed=0, method="mixture")
-    floor = REGULARISATION * sum(points[:, f].var() for f in range(4)) / 4
-    total = 0.0
-    for f in range(4):
-        variance = points[:, f].var() + floor
-        total -= 20 / 2 * math.log(2 * math.pi * variance)
-        total -= ((points[:, f] - points[:, f].mean()) ** 2).sum() / (2 * variance)
-    assert found.log_likelihood == pytest.approx(total)
-    assert found.bic == pytest.approx(-2 * total + 8 * math.log(20))
-
-
-def test_a_mixture_does_not_depend_on_the_unit() -> None:
-    points = noise(30, seed=10)
-    one = fitted(points, 3, seed=0, method="mixture", starts=2)
-    small = fitted(points / 1000, 3, seed=0, method="mixture", starts=2)
-    np.testing.assert_array_equal(one.labels, small.labels)
-    assert small.log_likelihood == pytest.approx(one.log_likelihood + 90 * math.log(1000))
+# Shares
 
 
 def test_shares_that_sum_to_one_do_no_harm() -> None:
-    """Their covariance is singular; so is that of a feature that is always 0."""
     points = np.random.default_rng(0).dirichlet(np.ones(5), size=30)
     points = np.column_stack([points, np.zeros(30)])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for method in METHODS:
-            assert (fitted(points, 4, seed=0, method=method).sizes > 0).all()
+        assert (fitted(points, 4, seed=0).sizes > 0).all()
 
 
 # Names
@@ -411,25 +344,20 @@ def test_features_that_cannot_be_clustered_are_refused() -> None:
             fitted(wrong, 1, seed=0)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_more_clusters_than_different_heads_are_refused(method: str) -> None:
+def test_more_clusters_than_different_heads_are_refused() -> None:
     for k in (0, 7):
         with pytest.raises(BadValue, match="expected 1 to 6"):
-            fitted(noise(6), k, seed=0, method=method)
+            fitted(noise(6), k, seed=0)
     with pytest.raises(BadValue, match="for 2 different heads"):
-        fitted(np.repeat(noise(2), 5, axis=0), 3, seed=0, method=method)
+        fitted(np.repeat(noise(2), 5, axis=0), 3, seed=0)
 
 
 def test_other_parameters_out_of_range_are_refused() -> None:
     points = noise(6, 5)
-    with pytest.raises(BadValue, match="method is 'ward'"):
-        fitted(points, 2, seed=0, method="ward")
     with pytest.raises(BadValue, match="starts is 0"):
         fitted(points, 2, seed=0, starts=0)
     with pytest.raises(BadValue, match="columns 0 to 4"):
         fitted(points, 2, seed=0, special=[5])
-    with pytest.raises(BadValue, match="same features"):
-        fitted(np.ones((4, 2)), 1, seed=0, method="mixture")
     with pytest.raises(BadValue, match="heads have 3 features"):
         fitted(points, 2, seed=0).predict(noise(4))
 

@@ -1,4 +1,4 @@
-"""Changed heads against single passes, random heads of the same layers, and their intervals."""
+"""What changed heads cost, against single passes, loops and closed forms; intervals and p."""
 
 from __future__ import annotations
 
@@ -12,23 +12,35 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.stats import spearmanr
 
-from attnlib.attention import interventions
-from attnlib.attention.encode import Collator
-from attnlib.attention.interventions import Intervention, run_changed
+from attnlib.attention import ablation as sweeps
+from attnlib.attention.ablation import run_changed
+from attnlib.attention.encode import Collator, tokenized
+from attnlib.attention.interventions import Intervention
 from attnlib.data.examples import Answer, Question
+from attnlib.data.tasks import TASKS
 from attnlib.errors import AttnlibError, BadValue
 from attnlib.models import Encoder, load_encoder
-from experiments.shared import ablations
-from experiments.shared.ablations import (
-    Interval,
+from bookkit.claims import Finding
+from experiments.shared import ablation
+from experiments.shared.ablation import (
+    Answers,
     Outcome,
     ablated,
+    disabled,
+    drawn_changes,
+    every_head_and_layer,
     harm_p_value,
-    matched_draws,
+    p_values,
     paired_loss,
+    points,
+    spread_out,
 )
+from experiments.shared.finetune import FineTuned, finetuned
+from experiments.shared.glue import accuracy, f1, pearson
 from experiments.shared.spanmodel import SpanHead, SpanReader
+from tests.experiments.shared.test_finetune import SHORT, planted, scored
 from tests.families import HEADS, LAYERS, folders, one_thread
 
 __all__ = ["folders", "one_thread"]  # fixtures
@@ -131,7 +143,7 @@ def check_outcome(found: Callable[..., Outcome], reader: SpanReader) -> None:
     outcome = found(reader, QUESTIONS, VARIANTS, batch_size=3)
     assert outcome.names == tuple(VARIANTS)
     for name, variant in VARIANTS.items():
-        row = outcome.place(name)
+        row = outcome.names.index(name)
         for place, asked in enumerate(QUESTIONS):
             text, em, f1, loss = naive(reader, asked, variant)
             told = f"{name}, {asked.id}: '{text}'"
@@ -177,13 +189,13 @@ def test_planted_bugs_are_caught(
         return ablated(model, asked, variants, **options)
 
     if bug == "all windows":  # those without the answer count with [CLS], as in training
-        honest = ablations._losses
+        honest = ablation._losses
 
         def shifted(model: Any, hidden: Any, batch: Any, windows: Any, wanted: Any) -> Any:
             found = honest(model, hidden, batch, windows, wanted)
             return np.where(np.isnan(found), 3.0, found)
 
-        monkeypatch.setattr(ablations, "_losses", shifted)
+        monkeypatch.setattr(ablation, "_losses", shifted)
     with pytest.raises(AssertionError):
         check_outcome(wrong, reader)
 
@@ -202,7 +214,7 @@ def test_batches_and_order_do_not_matter(reader: SpanReader) -> None:
     turned = dict(reversed(VARIANTS.items()))
     other = ablated(reader, QUESTIONS[::-1], turned, batch_size=1)
     for name in VARIANTS:
-        here, there = one.place(name), other.place(name)
+        here, there = one.names.index(name), other.names.index(name)
         np.testing.assert_array_equal(one.f1[here], other.f1[there][::-1])
         np.testing.assert_allclose(one.loss[here], other.loss[there][::-1], atol=1e-4)
 
@@ -212,8 +224,8 @@ def test_layers_before_a_change_run_once(
 ) -> None:
     """One plain pass of a batch and one pass for each variant that changes anything."""
     seen = []
-    honest = interventions._answer
-    monkeypatch.setattr(interventions, "_answer", lambda *given: seen.append(1) or honest(*given))
+    honest = sweeps._answer
+    monkeypatch.setattr(sweeps, "_answer", lambda *given: seen.append(1) or honest(*given))
     late = {
         f"{head}": (Intervention(frozenset({(LAYERS - 1, head)}), "zero"),) for head in range(3)
     }
@@ -250,62 +262,6 @@ def test_a_question_without_an_answer_is_refused(reader: SpanReader) -> None:
         ablated(reader, [replace(QUESTIONS[0], answers=())], {"none": ()})
 
 
-# --- random heads of the same layers --------------------------------------------------------------
-
-GIVEN = frozenset({(0, 3), (2, 0), (2, 1), (2, 5), *((4, head) for head in range(6))})
-
-
-def test_random_sets_have_as_many_heads_in_every_layer() -> None:
-    drawn = matched_draws(GIVEN, 6, draws=40, seed=3)
-    assert len(drawn) == 40 and len(set(drawn)) > 20
-    for one in drawn:
-        assert Counter(layer for layer, _ in one) == {0: 1, 2: 3, 4: 6}
-        assert all(0 <= head < 6 and type(head) is int for _, head in one)
-        assert {(layer, head) for layer, head in one if layer == 4} == {
-            (4, head) for head in range(6)
-        }
-
-
-def test_random_sets_are_seeded_and_do_not_depend_on_the_order() -> None:
-    first = matched_draws(sorted(GIVEN), 6, draws=5, seed=1)
-    assert matched_draws(sorted(GIVEN, reverse=True), 6, draws=5, seed=1) == first
-    assert matched_draws(sorted(GIVEN), 6, draws=5, seed=2) != first
-    assert matched_draws([*GIVEN, *GIVEN], 6, draws=5, seed=1) == first
-    assert matched_draws(GIVEN, 6, draws=9, seed=1)[:5] == first
-
-
-def test_random_sets_are_uniform() -> None:
-    """Every head of a layer, the given ones too, is drawn as often as its layer's share says."""
-    drawn = matched_draws(GIVEN, 6, draws=3000)
-    counts = Counter(head for one in drawn for head in one)
-    for layer, share in ((0, 1 / 6), (2, 3 / 6), (4, 1.0)):
-        spread = math.sqrt(share * (1 - share) / 3000)
-        for head in range(6):
-            assert abs(counts[layer, head] / 3000 - share) <= 4.5 * spread
-    pairs = Counter(
-        frozenset(head for layer, head in one if layer == 2) for one in drawn
-    )  # 20 sets of three
-    assert len(pairs) == 20 and max(pairs.values()) < 3000 / 20 + 5 * math.sqrt(3000 / 20)
-
-
-def test_of_nothing_nothing_is_drawn() -> None:
-    assert matched_draws([], 4, draws=3) == [frozenset()] * 3
-
-
-@pytest.mark.parametrize(
-    ("heads", "draws", "message"),
-    [
-        ([(0, 4)], 1, "head 5 is not one of the 4 heads"),
-        ([(0, -1)], 1, "not one of the 4 heads"),
-        ([(0, 0)], 0, "0 random sets were asked for"),
-        ([(0, 0)], -2, "one or more"),
-    ],
-)
-def test_random_sets_that_cannot_be_drawn(heads: Any, draws: int, message: str) -> None:
-    with pytest.raises(BadValue, match=message):
-        matched_draws(heads, 4, draws=draws)
-
-
 # --- differences on the same questions ------------------------------------------------------------
 
 SIZES = (1, 2, 3, 5, 8, 3, 4, 1, 6, 2, 4, 3, 7, 2)
@@ -337,7 +293,7 @@ def naive_interval(
     return found[round(0.025 * n)], found[round(0.975 * n) - 1]
 
 
-def check_interval(found: Callable[..., Interval], n_draws: int) -> None:
+def check_interval(found: Callable[..., Finding], n_draws: int) -> None:
     one, others = scores(0), scores(1, n_draws) + 0.2 * np.arange(n_draws)[:, None]
     got = found(one, others if n_draws > 1 else others[0], GROUPS)
     assert got.value == pytest.approx(np.mean(others.mean(0) - one))
@@ -355,7 +311,7 @@ def test_the_interval_is_that_of_a_plain_bootstrap(n_draws: int) -> None:
 
 @pytest.mark.parametrize("bug", ["sign", "questions alone", "sets not drawn", "mean of articles"])
 def test_planted_wrong_differences_are_caught(bug: str) -> None:
-    def wrong(one: np.ndarray, other: np.ndarray, groups: Sequence[str]) -> Interval:
+    def wrong(one: np.ndarray, other: np.ndarray, groups: Sequence[str]) -> Finding:
         if bug == "sign":
             return paired_loss(np.atleast_2d(other).mean(0), one, groups)
         if bug == "questions alone":
@@ -448,3 +404,126 @@ def test_a_set_like_the_others_has_any_p_value_alike() -> None:
     p = np.array([harm_p_value(row[0], row[1:]) for row in values])
     for level in (0.05, 0.25, 0.5):
         assert (p <= level + 1e-9).mean() == pytest.approx(level, abs=0.03)
+
+
+def test_questions_are_taken_from_the_articles_in_turn() -> None:
+    groups = ["b", "b", "b", "a", "c", "c"]
+    assert spread_out(groups, 3) == [0, 3, 4]
+    assert spread_out(groups, 4) == [0, 1, 3, 4]
+    assert spread_out(groups, 5) == [0, 1, 3, 4, 5]
+    assert spread_out(groups, 99) == list(range(6))
+    assert spread_out(groups, 1) == [3]
+
+
+# --- answers to the inputs of a task --------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def model(folders: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> FineTuned:
+    bert = load_encoder(folders("bert"), device="cpu")
+    return finetuned(bert, planted(40), "sst2", recipe=SHORT, cache=tmp_path_factory.mktemp("d"))
+
+
+def test_a_sweep_has_every_head_and_every_layer(model: FineTuned) -> None:
+    variants = every_head_and_layer(model)
+    assert len(variants) == LAYERS * HEADS + LAYERS
+    assert next(iter(variants)) == "1-1" and list(variants)[-1] == f"layer {LAYERS}"
+    (whole,) = variants["layer 2"]
+    assert whole.heads == {(1, head) for head in range(HEADS)} and whole.action == "uniform"
+
+
+def test_answers_are_those_of_whole_passes_one_input_at_a_time(model: FineTuned) -> None:
+    corpus = planted(9, seed=3)
+    variants = every_head_and_layer(model)
+    found = disabled(model, corpus, variants, batch_size=4)
+    assert found.names == ("whole", *variants) and found.answers.shape == (len(variants) + 1, 9)
+    for row, (name, variant) in enumerate({"whole": (), **variants}.items()):
+        for place, example in enumerate(corpus.examples):
+            batch = Collator(model.encoder)(list(tokenized([example], model.encoder)))
+            with torch.inference_mode():
+                logits = model.head(run_changed(model.encoder, batch, variant), batch)
+            assert found.answers[row, place] == int(logits.argmax()), (name, place)
+    assert np.array_equal(found.answers[0], model.predictions(corpus.examples))
+    assert np.array_equal(found.labels, [one.label for one in corpus.examples])
+
+
+def test_scores_are_answered_for_scores(folders: Callable[[str], Path], tmp_path: Path) -> None:
+    bert = load_encoder(folders("bert"), device="cpu")
+    own = finetuned(bert, scored(24), "stsb", recipe=SHORT, cache=tmp_path)
+    found = disabled(own, scored(7, seed=2), every_head_and_layer(own))
+    assert np.allclose(found.answers[0], own.predictions(scored(7, seed=2).examples), atol=1e-6)
+    assert len(np.unique(found.answers[0])) > 2
+
+
+def test_nothing_to_disable_is_refused(model: FineTuned) -> None:
+    with pytest.raises(BadValue, match="no variant"):
+        disabled(model, planted(4), {})
+
+
+def toy(task: str, n: int = 60, variants: int = 5, seed: int = 0) -> Answers:
+    rng = np.random.default_rng(seed)
+    names = ("whole", *(f"1-{i}" for i in range(1, variants)))
+    if TASKS[task].regression:
+        labels = rng.uniform(0, 5, n)
+        answers = labels + rng.normal(0, 1, (variants, n))
+    else:
+        labels = rng.integers(0, 2, n).astype(float)
+        answers = np.where(rng.random((variants, n)) < 0.8, labels, 1 - labels)
+    return Answers(names, answers, labels, TASKS[task])
+
+
+@pytest.mark.parametrize("task", ["sst2", "mrpc", "stsb"])
+def test_changes_are_those_of_inputs_really_drawn_again(task: str) -> None:
+    found = toy(task)
+    draws = drawn_changes(found, draws=20, seed=4)
+    rng = np.random.default_rng(4)
+    n = len(found.labels)
+    metric = {"sst2": accuracy, "mrpc": f1, "stsb": lambda a, b: spearmanr(a, b).statistic}[task]
+    for row in draws:
+        places = rng.integers(0, n, n)
+        own = [100 * metric(answers[places], found.labels[places]) for answers in found.answers]
+        assert row == pytest.approx(np.subtract(own[1:], own[0]), abs=1e-9)
+
+
+def test_points_are_the_metric_of_the_task() -> None:
+    found = toy("mrpc")
+    assert points(found) == pytest.approx([100 * f1(row, found.labels) for row in found.answers])
+    found = toy("stsb")
+    spearman = [100 * spearmanr(row, found.labels).statistic for row in found.answers]
+    assert points(found) == pytest.approx(spearman)
+    assert pearson(found.answers[0], found.labels) == pytest.approx(
+        np.corrcoef(found.answers[0], found.labels)[0, 1]
+    )
+
+
+def test_p_by_hand() -> None:
+    labels = np.ones(10)
+    whole, better = np.ones(10), np.ones(10)
+    whole[:6] = 0  # six inputs that only the variant gets right
+    found = Answers(
+        ("whole", "1-1", "1-2"), np.stack([whole, better, whole]), labels, TASKS["sst2"]
+    )
+    assert p_values(found) == pytest.approx([2 / 2**6, 1.0])
+
+
+def test_p_is_even_where_nothing_differs_but_chance() -> None:
+    """Twelve variants of pure noise, fifty times: one p in twenty is below 0.05."""
+    small = np.concatenate(
+        [p_values(toy("mrpc", n=80, variants=13, seed=s), draws=200, seed=s) for s in range(25)]
+    )
+    assert 0.01 < (small <= 0.05).mean() < 0.10 and 0.4 < np.median(small) < 0.6
+
+
+def test_a_planted_gain_is_found() -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 200).astype(float)
+    whole = np.where(rng.random(200) < 0.7, labels, 1 - labels)
+    right = np.where(rng.random(200) < 0.95, labels, 1 - labels)
+    for task in ("sst2", "mrpc"):
+        found = Answers(("whole", "a", "b"), np.stack([whole, right, whole]), labels, TASKS[task])
+        first, second = p_values(found, draws=500)
+        assert first < 0.01 and second == 1.0
+        assert (np.percentile(drawn_changes(found, seed=1), 2.5, axis=0) > 0).tolist() == [
+            True,
+            False,
+        ]

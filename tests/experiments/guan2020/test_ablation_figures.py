@@ -17,10 +17,16 @@ from matplotlib.text import Text
 from attnlib.errors import BadValue, UnknownName
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing
-from experiments.guan2020.ablationfigures import HARM, RELIEF, ablation_rows, excess_bars, phrase
-from experiments.guan2020.ablationtables import paper_table
-from experiments.guan2020.headeffects import head_effects
-from experiments.guan2020.typefigures import TYPE_LOOKS
+from experiments.guan2020.ablation_figures import (
+    HARM,
+    RELIEF,
+    ablation_rows,
+    excess_bars,
+    head_effects,
+    paper_table,
+    phrase,
+)
+from experiments.guan2020.type_figures import TYPE_LOOKS
 from tests.experiments.pande2021.test_rolefigures import check_readable, check_tables
 
 NAN = math.nan

@@ -1,4 +1,7 @@
-"""The models of the chapter: pre-trained, fine-tuned for questions, fine-tuned on tasks."""
+"""The models of the chapter: pre-trained, fine-tuned for questions, fine-tuned on tasks.
+
+One of them reads: it answers questions on texts that it has not seen.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,14 @@ from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS
 from attnlib.errors import BadValue
 from attnlib.measuring.stream import Progress
-from attnlib.models import Encoder, load_encoder, model_folder
-from bookkit.store import Found
+from attnlib.models import Encoder, model_folder
+from bookkit.claims import Finding
+from bookkit.store import Found, experiment
+from experiments.shared.answers import score_answers, summary
 from experiments.shared.chapter import file_digest
 from experiments.shared.finetune import finetuned
-from experiments.shared.publishedreader import published_reader
-from experiments.shared.spanmodel import SpanReader, spantuned
+from experiments.shared.publishedreader import reader_of
+from experiments.shared.spanmodel import SpanHead, SpanReader
 from experiments.shared.training import Recipe
 
 PRETRAINED, QUESTIONS = "pretrained", "squad"
@@ -89,41 +94,6 @@ def _published(name: str) -> dict[str, Any]:
     return {"published": name, "files": file_digest(model_folder(name))}
 
 
-def reader_of(
-    *train: Corpus,
-    encoder: Encoder,
-    recipe: Mapping[str, Any] | None,
-    progress: Progress | None = None,
-) -> SpanReader:
-    """The model that answers questions: trained once and read back, or published with a head."""
-    if train and recipe is not None:
-        return spantuned(encoder, train[0], recipe=Recipe(**recipe), progress=progress)
-    if recipe is not None and "published" in recipe:
-        return published_reader(load_encoder(recipe["published"], device=encoder.device.type))
-    return published_reader(encoder)
-
-
-def reader_and_types(
-    given: tuple[Corpus | pd.DataFrame, ...],
-    *,
-    encoder: Encoder,
-    recipe: Mapping[str, Any] | None,
-) -> tuple[SpanReader, Corpus, pd.DataFrame]:
-    """The reader, the questions it is asked and the types of its heads.
-
-    given  what the reader learns from, if anything; the questions; the table of `head_types`
-    """
-    corpora = [one for one in given if isinstance(one, Corpus)]
-    tables = [one for one in given if isinstance(one, pd.DataFrame)]
-    if not corpora or len(tables) != 1:
-        raise BadValue(
-            f"{len(corpora)} corpora and {len(tables)} tables; expected questions to learn from, "
-            "if any, questions to ask, and one table of head types."
-        )
-    *train, test = corpora
-    return reader_of(*train, encoder=encoder, recipe=recipe), test, tables[0]
-
-
 def model_of(
     *train: Corpus,
     encoder: Encoder,
@@ -137,22 +107,40 @@ def model_of(
     if task == SPANS:
         return reader_of(*train, encoder=encoder, recipe=recipe, progress=progress).encoder
     assert train and recipe is not None, f"{task} needs inputs to learn from"
-    own = finetuned(encoder, train[0], task, recipe=Recipe(**recipe), progress=progress)
-    return own.encoder
+    return finetuned(encoder, train[0], task, recipe=Recipe(**recipe), progress=progress).encoder
 
 
-def over_subjects(
-    run: Callable[..., Found], found: Mapping[str, Subject]
-) -> Callable[..., dict[str, Found]]:
-    """A function that runs an experiment on every model: (experiment, *corpora, **options).
+@experiment(version=1, trains=True)
+def reading(
+    *corpora: Corpus,
+    encoder: Encoder,
+    recipe: Mapping[str, Any] | None,
+    name: str,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Found:
+    """The reader's answers to questions on texts it has not seen, beside an untrained reader's.
 
-    run  (experiment, *corpora, **options) -> Found, such as `Chapter.run`
+    corpora  what it learns from, if anything, and last the questions that it is asked
+    table    reader ("trained", "untrained"), em, f1 and their intervals over articles
     """
-
-    def each(experiment: Callable[..., Found], *inputs: Corpus, **options: Any) -> dict[str, Found]:
-        return {
-            name: run(experiment, *one.corpora, *inputs, **one.settings, **options)
-            for name, one in found.items()
-        }
-
-    return each
+    *train, test = corpora
+    trained = reader_of(*train, encoder=encoder, recipe=recipe, progress=progress)
+    blank = SpanReader(encoder, SpanHead(encoder, seed), trained.facts)
+    groups = [question.article for question in test.examples]
+    rows: list[dict[str, Any]] = []
+    for label, reader in (("trained", trained), ("untrained", blank)):
+        best = reader.answers(test.examples, n_best=1)
+        given = [spans[0].text if spans else "" for spans in best]
+        em, f1 = score_answers(given, test.examples)
+        rows.append({"reader": label, **summary(em, f1, groups, seed)})
+    facts, own = trained.facts, rows[0]
+    findings = {
+        f"reading.{name}.{score}": Finding(own[score], own[f"{score}_low"], own[f"{score}_high"])
+        for score in ("em", "f1")
+    }
+    learnt = 3 * facts.get("steps", 0) * (facts["recipe"].get("batch_size") or 0)
+    told = ("corpus", "n_train", "steps", "epochs", "final_loss", "seconds", "history", "recipe")
+    counts = {"inputs": facts.get("n_train"), "asked": len(test), "articles": len(set(groups))}
+    counts |= {"passes": learnt + 2 * len(test)}
+    return Found(pd.DataFrame(rows), findings, counts | {key: facts.get(key) for key in told})

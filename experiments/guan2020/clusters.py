@@ -1,54 +1,125 @@
-"""How many types of heads there are, how stable they are, and which heads change type."""
+"""How many clusters of heads there are, and how stable they are (Sec. 4, Fig. 2, Table 1).
+
+k-means cuts anything into four, and random halves of a cloud without clusters agree well, too. So
+every number here has a counterpart: the same for points of one cloud.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 from scipy.optimize import linear_sum_assignment
-from scipy.spatial.distance import cdist
+from sklearn.metrics import adjusted_rand_score, silhouette_samples
+from sklearn.mixture import GaussianMixture
 
+from attnlib.data.corpora import Corpus
 from attnlib.errors import BadValue, check_choice
-from experiments.shared.headtypes import METHODS, STARTS, TYPES, checked, fitted, named_types
+from attnlib.measuring.bootstrap import percentile_interval
+from attnlib.measuring.stream import Progress
+from attnlib.models import Encoder
+from bookkit.claims import Finding
+from bookkit.store import Found, experiment
+from experiments.guan2020.features import N_TYPES, features_of
+from experiments.shared.head_types import STARTS, check_k, checked, fitted
 
+GAP_DRAWS = 50
+FITS = 10
 SPLITS = ("inputs", "heads")
-SOURCES = ("own", "before")
+REGULARISATION = 1e-3
+"""Added to every variance of a mixture, as a share of the mean variance of the features."""
 
 
-# How many clusters
+# --- how many clusters ----------------------------------------------------------------------------
+
+
+@experiment(version=1, trains=True)
+def cluster_number(
+    *corpora: Corpus,
+    encoder: Encoder,
+    model: str,
+    draws: int = 200,
+    seed: int = 0,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Found:
+    """How many clusters there are by three criteria, and whether there are any.
+
+    draws     random clouds without clusters, for the gap statistic and for the silhouette
+    settings  task, recipe, max_length: see `features_of`
+    table     that of `cluster_counts` for 1 to 8 clusters, with the silhouette of points of one
+              cloud beside that of the heads (null_low, null_median, null_high)
+    """
+    found = features_of(*corpora, encoder=encoder, progress=progress, **settings)
+    counts = cluster_counts(found.mean, seed=seed, draws=min(draws, GAP_DRAWS)).set_index("k")
+    clouds = {
+        k: against_one_cloud(found.mean, k, seed=seed, draws=draws) for k in counts.index if k > 1
+    }
+    for name in ("low", "median", "high"):
+        counts[f"null_{name}"] = pd.Series({k: getattr(one, name) for k, one in clouds.items()})
+    best = best_k(counts.reset_index())
+    at_four = counts.loc[N_TYPES]
+    numbers = {
+        "clusters.one_cloud_p": clouds[N_TYPES].p_value,
+        "clusters.mixture_agreement": float(at_four["agreement"]),
+        "clusters.silhouette_gap_at_4": float(counts["silhouette"].max() - at_four["silhouette"]),
+        **{f"clusters.best_{name}": float("nan") if k is None else k for name, k in best.items()},
+    }
+    facts = {
+        "inputs": len(found.rows),
+        "best": best,
+        "silhouette_at_4": float(at_four["silhouette"]),
+    }
+    findings = {name: Finding(float(value)) for name, value in numbers.items()}
+    return Found(counts.reset_index(), findings, facts)
 
 
 def silhouettes(
     features: Float[np.ndarray, "head feature"], labels: Int[np.ndarray, " head"]
 ) -> Float[np.ndarray, " head"]:
-    r"""How much nearer each head is to its own cluster than to the next (Rousseeuw 1987).
+    """How much nearer each head is to its own cluster than to the next (Rousseeuw 1987).
 
-    .. math:: s_h = \frac{b_h - a_h}{\max(a_h, b_h)}
-
-    a is the mean distance from the other heads of its cluster, b the smallest mean distance from
-    the heads of another. A head alone in its cluster has 0 by that definition; one cluster only
-    gives NaN, and so does a head at distance 0 from both.
+    A head alone in its cluster has 0 by definition; one cluster only gives NaN.
     """
-    points = checked(features)
-    codes, given = np.unique(np.asarray(labels), return_inverse=True)
+    points, given = checked(features), np.asarray(labels)
     if len(given) != len(points):
         raise BadValue(f"{len(given)} labels for {len(points)} heads; expected one for each.")
-    if len(codes) < 2:
+    n_clusters = len(np.unique(given))
+    if n_clusters == 1:
         return np.full(len(points), np.nan)
-    members = given[:, None] == np.arange(len(codes))
-    sums, sizes = cdist(points, points) @ members, members.sum(0)
-    own = np.arange(len(points)), given
-    within = sums[own] / np.maximum(sizes[given] - 1, 1)
-    means = sums / sizes
-    means[own] = np.inf
-    between = means.min(1)
-    with np.errstate(invalid="ignore"):
-        value = (between - within) / np.maximum(within, between)
-    return np.where(sizes[given] == 1, 0.0, value)
+    if n_clusters == len(points):
+        return np.zeros(len(points))
+    return np.asarray(silhouette_samples(points, given))
+
+
+def mixture(
+    features: Float[np.ndarray, "head feature"], k: int, *, seed: int, starts: int = STARTS
+) -> tuple[GaussianMixture, Int[np.ndarray, " head"]]:
+    """A mixture of k Gaussians, and the most probable component of each head.
+
+    With diagonal covariances, since 144 heads cannot fill full ones of 21 features that sum to 1,
+    and REGULARISATION; the paper states no setting. Heads are sorted by their features first, so
+    their order does not matter.
+    """
+    points = checked(features)
+    check_k(points, k)
+    spread = float(points.var(0).mean())
+    if spread == 0:
+        raise BadValue("all heads have the same features; a mixture needs heads that differ.")
+    model = GaussianMixture(
+        k,
+        covariance_type="diag",
+        reg_covar=REGULARISATION * spread,
+        n_init=starts,
+        max_iter=1000,
+        random_state=seed,
+    ).fit(points[np.lexsort(points.T[::-1])])
+    return model, model.predict(points)
 
 
 def cluster_counts(
@@ -73,8 +144,6 @@ def cluster_counts(
     along their principal axes. k-means has the same number of starts on both. The gap is NaN
     where each head is its own cluster.
     """
-    from sklearn.metrics import adjusted_rand_score
-
     points, wanted = checked(features), list(ks)
     if draws < 1 or not wanted:
         raise BadValue(f"{len(wanted)} values of k and {draws} draws; expected at least 1 of each.")
@@ -84,22 +153,22 @@ def cluster_counts(
     rows = []
     for k in wanted:
         plain = fitted(points, k, seed=seed, starts=starts)
-        mixture = fitted(points, k, seed=seed, method="mixture", starts=starts)
+        mixed, components = mixture(points, k, seed=seed, starts=starts)
         inertias = np.array([fitted(box, k, seed=seed, starts=starts).inertia for box in boxes])
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = np.log(inertias)
             gap = float(logs.mean() - np.log(plain.inertia))
             error = float(logs.std() * np.sqrt(1 + 1 / draws))
         defined = plain.inertia > 0 and inertias.min() > 0
-        agreement = adjusted_rand_score(plain.labels, mixture.labels) if k > 1 else np.nan
+        agreement = adjusted_rand_score(plain.labels, components) if k > 1 else np.nan
         rows.append(
             {
                 "k": k,
                 "silhouette": float(silhouettes(points, plain.labels).mean()),
-                "bic": mixture.bic,
+                "bic": mixed.bic(points),
                 "inertia": plain.inertia,
                 "gap": gap if defined else np.nan,
-                "gap_error": error if defined else np.nan,
+                "gap_se": error if defined else np.nan,
                 "agreement": agreement,
                 "rand_k4": np.nan if four is None else adjusted_rand_score(plain.labels, four),
             }
@@ -120,14 +189,25 @@ def best_k(counts: pd.DataFrame) -> dict[str, int | None]:
         chosen["silhouette"] = int(table["silhouette"].idxmax())
     if table["bic"].notna().any():
         chosen["bic"] = int(table["bic"].idxmin())
-    least = (table["gap"] - table["gap_error"]).rename(lambda k: k - 1)
+    least = (table["gap"] - table["gap_se"]).rename(lambda k: k - 1)
     enough = table["gap"] >= least.reindex(table.index)
     if enough.any():
         chosen["gap"] = int(enough.idxmax())
     return chosen
 
 
-# One cloud: what would be seen without clusters
+def _boxes(points: np.ndarray, draws: int, generator: np.random.Generator) -> np.ndarray:
+    """(draw, head, axis): even draws from the box of the heads along their principal axes.
+
+    Left on those axes: a turn changes no distance, hence no inertia.
+    """
+    centred = points - points.mean(0)
+    _, _, axes = np.linalg.svd(centred, full_matrices=False)
+    turned = centred @ axes.T
+    return generator.uniform(turned.min(0), turned.max(0), (draws, *turned.shape))
+
+
+# --- one cloud: what would be seen without clusters -----------------------------------------------
 
 
 def gaussian_twin(
@@ -223,7 +303,43 @@ def against_one_cloud(
     return AgainstCloud(value, low, median, high, p_value, draws)
 
 
-# Stability
+# --- stability ------------------------------------------------------------------------------------
+
+
+@experiment(version=1, trains=True)
+def type_stability(
+    *corpora: Corpus,
+    encoder: Encoder,
+    model: str,
+    ks: Sequence[int] = (3, 4, 5),
+    repeats: int = 20,
+    seed: int = 0,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Found:
+    """Table 1: heads that keep their cluster in ten fits on random halves.
+
+    settings  task, recipe, max_length: see `features_of`
+    table     model, k, split ("inputs", "heads"), stability, low, high (over repeats with other
+              halves), first (of these), null, null_low, null_high (the same for points of one
+              cloud), n_fits
+    """
+    found = features_of(*corpora, encoder=encoder, progress=progress, **settings)
+    rows, numbers = [], {}
+    for k in ks:
+        for split in SPLITS:
+            how: Any = {"seed": seed, "split": split, "repeats": repeats}
+            own = stabilities(found.rows, k, **how)
+            chance = stabilities(found.rows, k, cloud="simplex", **how)
+            row = {"model": model, "k": k, "split": split, "stability": own.mean}
+            row |= {"low": own.low, "high": own.high, "first": float(own.values[0])}
+            row |= {"null": chance.mean, "null_low": chance.low, "null_high": chance.high}
+            rows.append({**row, "n_fits": FITS})
+            if split == "inputs":
+                at_four = k == N_TYPES  # in percent, as in Table 1
+                ends = (100 * e if at_four else e for e in (own.mean, own.low, own.high))
+                numbers[f"stability.{model}" + ("" if at_four else f".k{k}")] = Finding(*ends)
+    return Found(pd.DataFrame(rows), numbers, {"inputs": len(found.rows), "model": model})
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,13 +347,11 @@ class Stability:
     """How often heads keep their cluster when the clusters are fitted to a part of the data.
 
     stability  share of heads with one label in all fits (Guan 2020, Table 1)
-    agreement  (head,)      share of fits with the head's most frequent label
     labels     (fit, head)  matched to the reference
     reference  (head,)      labels of the fit on all data
     """
 
     stability: float
-    agreement: Float[np.ndarray, " head"]
     labels: Int[np.ndarray, "fit head"]
     reference: Int[np.ndarray, " head"]
 
@@ -261,11 +375,10 @@ def stability(
     per_input: Float[np.ndarray, "input head feature"],
     k: int,
     *,
-    seed: int,
-    fits: int = 10,
+    seed: int | np.random.Generator,
+    fits: int = FITS,
     share: float = 0.5,
     split: str = "inputs",
-    method: str = "kmeans",
     starts: int = STARTS,
 ) -> Stability:
     """Heads that keep their cluster in fits on random halves (Guan 2020, sec. 4, Table 1).
@@ -280,10 +393,42 @@ def stability(
     all data; how the authors match is unstated. Their number is no distance between clusterings
     as in von Luxburg (2010): it falls with the number of fits, so compare equal numbers.
     """
-    center, deviations = _parted(per_input, fits, share, split, method)
+    data = _checked_inputs(per_input, fits, share, split)
     generator = np.random.default_rng(seed)
-    seen = _seen(center, deviations, fits, share, split, generator)
-    return _stability(center, seen, k, method, starts, generator)
+    heads = checked(data.mean(0))
+    n = len(data) if split == "inputs" else len(heads)
+    size = max(1, round(share * n))
+    chosen = [generator.permutation(n)[:size] for _ in range(fits)]
+    if split == "heads":
+        seen = [heads[these] for these in chosen]
+    else:
+        weights = np.zeros((fits, n))  # one matrix product for the means of all halves
+        for row, these in zip(weights, chosen, strict=True):
+            row[these] = 1 / size
+        means = (weights @ (data - heads).reshape(n, -1)).reshape(fits, *heads.shape)
+        seen = [heads + mean for mean in means]
+    seeds = generator.integers(2**31, size=fits + 1)
+    reference = fitted(heads, k, seed=int(seeds[0]), starts=starts).labels
+    labels = np.empty((fits, len(heads)), dtype=np.int64)
+    for fit, (part, own) in enumerate(zip(seen, seeds[1:], strict=True)):
+        found = fitted(part, k, seed=int(own), starts=starts)
+        labels[fit] = matched(found.predict(heads), reference, k)
+    alike = (labels == labels[0]).all(0)
+    return Stability(float(alike.mean()), labels, reference)
+
+
+def _checked_inputs(per_input: np.ndarray, fits: int, share: float, split: str) -> np.ndarray:
+    """The features in double precision; says what is wrong otherwise."""
+    data = np.asarray(per_input, dtype=np.float64)
+    if data.ndim != 3:
+        raise BadValue(f"features have shape {data.shape}; expected (input, head, feature).")
+    check_choice("split", split, SPLITS)
+    least = 2 if split == "inputs" else 1
+    if len(data) < least:
+        raise BadValue(f"{len(data)} inputs; expected at least {least} for split='{split}'.")
+    if fits < 2 or not 0 < share <= 1:
+        raise BadValue(f"fits is {fits} and share {share}; expected 2 or more, and 0 < share <= 1.")
+    return data
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,167 +452,27 @@ def stabilities(
     seed: int,
     repeats: int = 20,
     cloud: str | None = None,
-    fits: int = 10,
-    share: float = 0.5,
-    split: str = "inputs",
-    method: str = "kmeans",
-    starts: int = STARTS,
+    **how: Any,
 ) -> Spread:
     """The stability again and again with other halves, of the heads or of one cloud.
 
     cloud  None: the heads themselves. "gaussian" or "simplex": each repeat puts the heads' means
            at the points of one cloud without clusters and keeps how every input deviates from
            them. That is the chance level: what the number is worth when there are no types.
+    how    fits, share, split and starts of `stability`
     """
-    center, deviations = _parted(per_input, fits, share, split, method)
     if cloud is not None:
         check_choice("cloud", cloud, CLOUDS)
     if repeats < 1:
         raise BadValue(f"repeats is {repeats}; expected at least 1.")
+    data = np.asarray(per_input, dtype=np.float64)
     generator, values = np.random.default_rng(seed), np.empty(repeats)
     for repeat in range(repeats):
-        heads = center
+        points = data
         if cloud is not None:
-            heads = CLOUDS[cloud](center, seed=int(generator.integers(2**31)))
-        seen = _seen(heads, deviations, fits, share, split, generator)
-        values[repeat] = _stability(heads, seen, k, method, starts, generator).stability
-    low, high = np.percentile(values, [2.5, 97.5])
-    return Spread(values, float(values.mean()), float(low), float(high))
-
-
-# Changes of type
-
-
-def types_before_and_after(
-    before: Float[np.ndarray, "head feature"],
-    after: Float[np.ndarray, "head feature"],
-    special: Sequence[int],
-    near: Sequence[int],
-    *,
-    seed: int,
-    k: int = 4,
-    source: str = "own",
-    method: str = "kmeans",
-    starts: int = STARTS,
-) -> tuple[list[str], list[str]]:
-    """Types of the same heads in two models, as before and after fine-tuning (Guan 2020, Fig. 4).
-
-    source  of the types after: "own", the model's own clusters, named by the same rule; "before",
-            the nearest cluster of the model before. The paper clusters each model by itself, as it
-            seems; then a head may change type because the border moved and not the head.
-    """
-    check_choice("source", source, SOURCES)
-    first, second = checked(before), checked(after)
-    if first.shape != second.shape:
-        raise BadValue(
-            f"features before have shape {first.shape} and after {second.shape}; expected the "
-            "same heads and features."
-        )
-    old = fitted(first, k, seed=seed, method=method, starts=starts, special=special)
-    types = named_types(first, old, special, near)
-    if source == "own":
-        new = fitted(second, k, seed=seed, method=method, starts=starts, special=special)
-        return types, named_types(second, new, special, near)
-    names = dict(zip(old.labels.tolist(), types, strict=True))
-    return types, [names[label] for label in old.predict(second).tolist()]
-
-
-def type_changes(
-    before: Sequence[str], after: Sequence[str], layers: Sequence[int] | np.ndarray
-) -> pd.DataFrame:
-    """How many heads of each layer have another type after than before, and from which to which.
-
-    before, after, layers  (head,)   the layer of a head counts from 1
-
-    One row per layer: `layer`, `n` heads, `changed`, `share`, and a count for every change that
-    occurs, under a name like `dense -> vertical`. Even one model fitted twice may change some:
-    compare with its stability.
-    """
-    if not len(before) == len(after) == len(layers) or not len(before):
-        raise BadValue(
-            f"{len(before)} types before, {len(after)} after and {len(layers)} layers; expected "
-            "one of each for every head."
-        )
-    table = pd.DataFrame({"layer": np.asarray(layers), "before": before, "after": after})
-    table["changed"] = table["before"] != table["after"]
-    rows = table.groupby("layer")["changed"].agg(n="size", changed="sum")
-    rows["share"] = rows["changed"] / rows["n"]
-    known = [*TYPES, *sorted({*before, *after} - set(TYPES))]
-    for one in known:
-        for other in known:
-            moved = (table["before"] == one) & (table["after"] == other) & table["changed"]
-            if moved.any():
-                rows[f"{one} -> {other}"] = moved.groupby(table["layer"]).sum()
-    return rows.reset_index()
-
-
-def _parted(
-    per_input: np.ndarray, fits: int, share: float, split: str, method: str
-) -> tuple[np.ndarray, np.ndarray]:
-    """The heads' means (head, feature), and how each input deviates (input, head, feature)."""
-    data = np.asarray(per_input, dtype=np.float64)
-    if data.ndim != 3:
-        raise BadValue(f"features have shape {data.shape}; expected (input, head, feature).")
-    check_choice("split", split, SPLITS)
-    check_choice("method", method, METHODS)
-    least = 2 if split == "inputs" else 1
-    if len(data) < least:
-        raise BadValue(f"{len(data)} inputs; expected at least {least} for split='{split}'.")
-    if fits < 2 or not 0 < share <= 1:
-        raise BadValue(f"fits is {fits} and share {share}; expected 2 or more, and 0 < share <= 1.")
-    center = checked(data.mean(0))
-    return center, data - center
-
-
-def _seen(
-    heads: np.ndarray,
-    deviations: np.ndarray,
-    fits: int,
-    share: float,
-    split: str,
-    generator: np.random.Generator,
-) -> list[np.ndarray]:
-    """What each fit sees: all heads over some inputs, or some heads over all inputs."""
-    n = len(deviations) if split == "inputs" else len(heads)
-    size = max(1, round(share * n))
-    chosen = [generator.permutation(n)[:size] for _ in range(fits)]
-    if split == "heads":
-        return [heads[these] for these in chosen]
-    # One matrix product for the means of all halves.
-    weights = np.zeros((fits, n))
-    for row, these in zip(weights, chosen, strict=True):
-        row[these] = 1 / size
-    means = (weights @ deviations.reshape(n, -1)).reshape(fits, *heads.shape)
-    return [heads + mean for mean in means]
-
-
-def _stability(
-    heads: np.ndarray,
-    seen: Sequence[np.ndarray],
-    k: int,
-    method: str,
-    starts: int,
-    generator: np.random.Generator,
-) -> Stability:
-    """Fit on what is seen, predict all heads, match to the fit on all heads, count."""
-    seeds = generator.integers(2**31, size=len(seen) + 1)
-    reference = fitted(heads, k, seed=int(seeds[0]), method=method, starts=starts).labels
-    labels = np.empty((len(seen), len(heads)), dtype=np.int64)
-    for fit, (part, seed) in enumerate(zip(seen, seeds[1:], strict=True)):
-        found = fitted(part, k, seed=int(seed), method=method, starts=starts)
-        labels[fit] = matched(found.predict(heads), reference, k)
-    counts = (labels[..., None] == np.arange(k)).sum(0)
-    agreement = counts.max(1) / len(seen)
-    alike = (labels == labels[0]).all(0)
-    return Stability(float(alike.mean()), agreement, labels, reference)
-
-
-def _boxes(points: np.ndarray, draws: int, generator: np.random.Generator) -> np.ndarray:
-    """(draw, head, axis): even draws from the box of the heads along their principal axes.
-
-    Left on those axes: a turn changes no distance, hence no inertia.
-    """
-    centred = points - points.mean(0)
-    _, _, axes = np.linalg.svd(centred, full_matrices=False)
-    turned = centred @ axes.T
-    return generator.uniform(turned.min(0), turned.max(0), (draws, *turned.shape))
+            center = data.mean(0)
+            twin = CLOUDS[cloud](center, seed=int(generator.integers(2**31)))
+            points = twin + (data - center)
+        values[repeat] = stability(points, k, seed=generator, **how).stability
+    low, high = map(float, percentile_interval(values))
+    return Spread(values, float(values.mean()), low, high)

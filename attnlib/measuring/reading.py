@@ -11,11 +11,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from attnlib.attention.encode import Encoded, batches, check_max_length, encode, tokenized
-from attnlib.attention.tap import Tap, run_tapped, tapped
+from attnlib.attention.tap import all_maps
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Example, Part, Segment
 from attnlib.errors import BadValue, TooLong, check_choice
@@ -152,11 +150,9 @@ def read(
     pieces = _pieces(encoder, example, limit, on_long, place)
     corpus = Corpus("text", "segment", (example,), {}, "given", "")
     found = measure(encoder, corpus, metrics, max_length=limit, on_long=on_long)
-    values = {}
-    for metric in metrics:
-        total, weight = (part[0] for part in found.rows(metric.key))
-        values[metric.key] = np.where(weight > 0, total / np.where(weight > 0, weight, 1), np.nan)
-    levels, sheets = packed(_maps(encoder, pieces))
+    values = {metric.key: found.values(metric.key)[0] for metric in metrics}
+    (batch,) = batches([pieces], encoder)
+    levels, sheets = packed(all_maps(encoder, batch).cpu().numpy())
     tokens, unit, units = _names(encoder.tokenizer, pieces)
     return Reading(
         model=encoder.name,
@@ -183,20 +179,6 @@ def _pieces(encoder: Encoder, example: Example, limit: int, on_long: str, place:
     if not found:
         raise BadValue(f"text {place + 1} has nothing the model can read; expected a word.")
     return found[0]
-
-
-def _maps(encoder: Encoder, pieces: Encoded) -> np.ndarray:
-    """Every map of one input: (layer, head, query, key), without padding."""
-    layers: list[np.ndarray] = []
-
-    def observe(layer: int, rows: slice, weights: Tensor, scores: Tensor | None) -> None:
-        layers.append(weights[0].float().cpu().numpy())
-
-    tap = Tap(observe=observe)
-    (batch,) = batches([pieces], encoder)
-    with torch.inference_mode(), tapped(encoder, tap):
-        run_tapped(encoder, batch, tap)
-    return np.stack(layers)
 
 
 def packed(maps: np.ndarray) -> tuple[int, tuple[str, ...]]:
