@@ -12,8 +12,9 @@ import pandas as pd
 
 from attnlib.measuring.significance import benjamini_hochberg
 from attnlib.metrics.sieves import LOCAL_WINDOW
-from bookkit.editions import notebook_path, project_root, settings_of
-from bookkit.runs import run_notebook
+from bookkit.editions import notebook_path, settings_of
+from bookkit.notebooks import run_notebook
+from bookkit.project import project_root
 from bookkit.store import Found, versions
 from experiments.agreement.sightings import OFFSETS, ROLES, SURFACE
 from experiments.atlas import PUBLISHED, Atlas, Fact, Skill, atlas_in, from_text, load
