@@ -13,8 +13,8 @@ import numpy as np
 import torch
 import transformers
 
+from attnlib.measuring.reading import Reading, as_example, head_metrics, read
 from attnlib.models import load_encoder
-from attnlib.plots.viewdata import Reading, as_example, head_metrics, read
 from experiments.atlas import Atlas, Fact, Skill
 from tests.families import SENTENCES, save_model, word_piece_tokenizer
 

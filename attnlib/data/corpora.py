@@ -163,6 +163,11 @@ def load_corpus(
                default with the assets, and nowhere if a `folder` is given.
     task       names the labels that a user's .jsonl file may hold.
     A task's name alone means its dev split.
+
+    >>> from attnlib import load_corpus
+    >>> corpus = load_corpus("reader", limit=2)
+    >>> corpus.kind, len(corpus.examples)
+    ('segment', 2)
     """
     if limit is not None and limit < 1:
         raise BadValue(f"limit {limit} is too small. At least 1 example is needed.")

@@ -16,7 +16,7 @@ from matplotlib.patches import Rectangle
 from attnlib.errors import BadValue
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
-from experiments.kovaleva2019.taskgrids import ink_on
+from attnlib.plots.style import ink_on
 
 CELL = 0.62
 FEW = 3

@@ -21,7 +21,7 @@ from experiments.agreement.head_numbers import BLOCK, Sighting, sighting_of
 from experiments.agreement.sortings import agreement_kappa
 from experiments.kovaleva2019.grids import drawn, head_rows
 from experiments.shared.clusters import BEHAVIOURS, Thresholds
-from experiments.shared.headtypes import TYPES, fitted, named_types
+from experiments.shared.head_types import TYPES, fitted, named_types
 from experiments.shared.patterns import PATTERNS
 
 DRAWS = 200

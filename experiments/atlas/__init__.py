@@ -39,8 +39,8 @@ from jaxtyping import Float
 from scipy.spatial.distance import squareform
 
 from attnlib.errors import AssetError, AttnlibError, BadValue, UnknownName, did_you_mean
-from attnlib.plots.viewdata import Reading
-from attnlib.plots.viewer import write_whole
+from attnlib.files import write_whole
+from attnlib.measuring.reading import Reading
 from bookkit.ledger import carried
 from experiments.atlas.facts import Fact, Skill, plain, significant
 from experiments.atlas.words import entry, summary

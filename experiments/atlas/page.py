@@ -11,16 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from attnlib.files import check_out, write_whole
+from attnlib.measuring.reading import POWER
 from attnlib.plots import style, viewer
-from attnlib.plots.viewdata import POWER
 from bookkit.pages.ledgerpage import raw
 from bookkit.pagetables import paper_name
 from experiments.atlas import Atlas, atlas_in, from_text, words
 from experiments.atlas.facts import Fact
 from experiments.atlas.search import topics
-from experiments.guan2020.typefigures import TYPE_LOOKS
+from experiments.guan2020.type_figures import TYPE_LOOKS
 from experiments.kovaleva2019.patternfigures import PATTERN_LOOKS
-from experiments.pande2021.roleoverlaps import role_look
+from experiments.pande2021.role_figures import role_look
 
 CHAPTER = "Do four papers speak of the same heads?"
 """The chapter that draws the atlas. A page on its own has no book around it, so it is named."""
@@ -58,8 +59,8 @@ class AtlasView:
     def save(self, path: str | Path) -> Path:
         """Write the page, whole or not at all."""
         target = Path(path)
-        viewer.check_out(target)
-        return viewer.write_whole(target, page(self.atlas, self.book_root))
+        check_out(target)
+        return write_whole(target, page(self.atlas, self.book_root))
 
     def _repr_html_(self) -> str:
         return fragment(self.atlas, self.book_root)

@@ -10,6 +10,7 @@ import torch
 from attnlib.attention.encode import batches, encode
 from attnlib.data.corpora import Corpus
 from attnlib.measuring.bootstrap import Grids, Statistic, statistics
+from attnlib.measuring.head_tables import layer_means
 from attnlib.measuring.stream import Progress, chosen_metrics, stream
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment, findings
@@ -196,7 +197,7 @@ def _patterns_shown(even: dict[str, float]) -> Statistic:
 def surface_quotes(found: Found) -> dict[str, Any]:
     """What the text of the chapter quotes besides findings."""
     means = found.table.pivot(index=["layer", "head"], columns="metric", values="mean")
-    by_layer = means["mass_to_sep"].groupby("layer").mean()
+    by_layer = layer_means(found.table, metric="mass_to_sep")
     broad = means[means["entropy"] > means["entropy"].max() - 0.5]
     peaked = broad[broad["column_peak"] > 0.1]
     return {

@@ -31,11 +31,6 @@ def grid_of(table: pd.DataFrame, column: str) -> np.ndarray:
     return table.pivot(index="layer", columns="head", values=column).to_numpy(float)
 
 
-def head_name(row: Any) -> str:
-    """A head as people call it, such as 5-4."""
-    return f"{int(row['layer'])}-{int(row['head'])}"
-
-
 def drawn(values: Sequence[float] | np.ndarray) -> Finding:
     """The first value with the interval of the others, which come from inputs drawn again."""
     whole = np.asarray(values, float)
@@ -57,13 +52,6 @@ def measured(
     length = int(recipe["max_length"])
     options: Any = {"max_length": length, "on_long": "truncate", "progress": progress}
     return stream(encoder, corpus, metrics, **options).not_empty()
-
-
-def values_of(found: Measurement, key: str) -> np.ndarray:
-    """(example, layer, head) of a metric, NaN where an input does not define it."""
-    total, weight = found.rows(key)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(weight > 0, total / weight, np.nan)
 
 
 def mean_ends(values: np.ndarray, seed: int) -> Estimate:

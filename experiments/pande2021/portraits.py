@@ -29,7 +29,7 @@ def sieve_portraits(
 ) -> Found:
     """For each (role, piece) one panel: lines from the piece to the keys of its sieve.
 
-    table  the rows of `attnlib.plots.diagrams.as_table`
+    table  the rows of `attnlib.plots.lines.as_table`
     """
     corpus = Corpus(
         "sentence", "segment", (Segment("sentence", text, pair),), {}, "own", "sentence"

@@ -77,7 +77,7 @@ def drawings() -> list[Drawing]:
         labelled_scores(scores(), {("head", "pronoun"): 64.0}, group="kind", **named),
         head_map(plane()),
         layer_lines(gradients(), log=True),
-        layer_lines(gradients(), below=gradients(), below_title="attention"),
+        layer_lines(gradients(), title="attention"),
     ]
 
 
@@ -329,13 +329,9 @@ def test_names_at_the_ends_do_not_overlap() -> None:
     assert all(low.y1 <= high.y0 for low, high in pairwise(boxes))
 
 
-def test_the_second_panel_shares_the_layers() -> None:
-    drawing = layer_lines(gradients(), log=True, below=gradients().iloc[:6], below_title="to [SEP]")
-    above, below = drawing.figure.axes
-    assert above.get_xlim() == below.get_xlim()
-    assert (above.get_yscale(), below.get_yscale()) == ("log", "linear")
-    assert below.get_title("left") == "to [SEP]"
-    assert list(drawing.table["panel"].unique()) == [1, 2]
+def test_a_logarithmic_axis_and_a_title_are_drawn() -> None:
+    (panel,) = layer_lines(gradients(), log=True, title="to [SEP]").figure.axes
+    assert panel.get_yscale() == "log" and panel.get_title("left") == "to [SEP]"
 
 
 def test_layers_without_a_mean_are_gaps() -> None:

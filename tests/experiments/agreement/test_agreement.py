@@ -43,7 +43,7 @@ from experiments.agreement.vocabularies import (
 from experiments.kovaleva2019.grids import head_rows
 from experiments.shared.chapter import describe_corpus
 from experiments.shared.clusters import behaviours
-from experiments.shared.headtypes import fitted, named_types
+from experiments.shared.head_types import fitted, named_types
 from experiments.shared.patterns import PATTERNS, rule
 from experiments.shared.taxonomies import agreement_kappa
 from tests.attnlib.measuring.test_prediction import picked, random_maps, random_trees

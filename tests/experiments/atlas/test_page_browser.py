@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlib.plots.viewdata import largest_error
+from attnlib.measuring.reading import largest_error
 from experiments.atlas import Atlas, words
 from experiments.atlas.page import AtlasView, fragment
 from tests.atlases import LOOKS, N, made_up, tiny_readings
