@@ -39,8 +39,8 @@ from experiments.kovaleva2019.patterns import (
     trained,
 )
 from experiments.shared.intervals import drawn
+from experiments.shared.sortings import kappa
 from experiments.shared.taskplans import tuned_model
-from experiments.shared.taxonomies import kappa
 
 DRAWS = 1000
 LARGE = 64

@@ -23,7 +23,7 @@ from bookkit.claims import load_paper
 from experiments.kovaleva2019 import disabling, frames, links, pattern_shares, tuning, words
 from experiments.kovaleva2019.patterns import PATTERNS, class_f1, confusion
 from experiments.shared.finetune import finetuned
-from experiments.shared.taxonomies import kappa
+from experiments.shared.sortings import kappa
 from tests.experiments.shared.test_finetune import SHORT, planted
 from tests.families import folders, one_thread
 

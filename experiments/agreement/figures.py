@@ -11,6 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, Normalize, to_hex
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from attnlib.errors import BadValue
 from attnlib.plots import style
@@ -44,7 +45,7 @@ def agreement_square(
     need(table, "one", "other", value, *[name for name in (above, sure, above_sure) if name])
     keys = [key for key in names if key in {*table["one"], *table["other"]}]
     place = {key: number for number, key in enumerate(keys)}
-    n = len(keys)
+    called, n = [names[key] for key in keys], len(keys)
     grid, faint = np.full((n, n), np.nan), np.zeros((n, n), bool)
     for row in table.to_dict("records"):
         if row["one"] not in place or row["other"] not in place:
@@ -71,17 +72,16 @@ def agreement_square(
                 ink: Any = {"color": ink_on(to_hex(colours(scale(number))))}
                 look: Any = {"alpha": 0.55, "style": "italic"} if faint[y, x] else {}
                 panel.text(
-                    x, y, _number(number), ha="center", va="center", fontsize=9, **ink, **look
+                    x, y, signed(number), ha="center", va="center", fontsize=9, **ink, **look
                 )
-        _square_axis(panel, [names[key] for key in keys])
-    called = [names[key] for key in keys]
+        _square_axis(panel, called)
     pairs = _named_pairs(grid, called)
     most, least = max(pairs), min(pairs)
     upper = f" Above the diagonal: {above_what}." if above else ""
     weak = " Faint numbers do not survive control of false discoveries." if sure else ""
     text = (
         f"{what[:1].upper()}{what[1:]}.{upper}{weak} Most alike: {most[1]} and {most[2]} "
-        f"({_number(most[0])}); least: {least[1]} and {least[2]} ({_number(least[0])})."
+        f"({signed(most[0])}); least: {least[1]} and {least[2]} ({signed(least[0])})."
     )
     spoken = f"A square of numbers. {_spoken(pairs)}."
     if above:
@@ -100,7 +100,7 @@ def _named_pairs(grid: np.ndarray, names: Sequence[str]) -> list[tuple[float, st
 
 
 def _spoken(pairs: Sequence[tuple[float, str, str]]) -> str:
-    return "; ".join(f"{one} and {other} {_number(number)}" for number, one, other in pairs)
+    return "; ".join(f"{one} and {other} {signed(number)}" for number, one, other in pairs)
 
 
 def _square_axis(panel: Axes, names: Sequence[str]) -> None:
@@ -113,8 +113,17 @@ def _square_axis(panel: Axes, names: Sequence[str]) -> None:
     panel.spines[:].set_visible(False)
 
 
-def _number(value: float) -> str:
-    return f"{value:.2f}".replace("-", "−")
+def signed(value: float) -> str:
+    """A number as text prints it, with a true minus; "–" where it is undefined."""
+    return "–" if math.isnan(value) else f"{value:.2f}".replace("-", "−")
+
+
+def head_links(heads: str, most: int = 6) -> str:
+    """The first of some heads, such as "1-4 3-2", each a link to its card in the atlas."""
+    whole = 'style="white-space: nowrap"'  # a name is not broken at its hyphen
+    names = heads.split()
+    links = [f'<a {whole} href="../book/atlas.html#{name}">{name}</a>' for name in names[:most]]
+    return ", ".join(links) + (" …" if len(names) > most else "")
 
 
 def crossed_labels(
@@ -153,9 +162,8 @@ def crossed_labels(
             for x, column in enumerate(columns):
                 _crossed_cell(panel, x, y, cells.loc[(row, column)], scale(ratio[y, x]))
         panel.set_yticks(range(len(rows)), rows)
-        panel.set_xticks(
-            range(len(columns)), [_wrapped(name) for name in columns], rotation=0, fontsize=7.5
-        )
+        wrapped = [name.replace("+", "+\n") for name in columns]
+        panel.set_xticks(range(len(columns)), wrapped, rotation=0, fontsize=7.5)
         panel.set(ylabel=names[one], xlabel=names[other])
         panel.set_ylim(len(rows) - 0.5, -0.5)
         panel.tick_params(length=0)
@@ -197,20 +205,10 @@ def _crossed_cell(panel: Axes, x: int, y: int, cell: Any, shade: float) -> None:
         panel.text(x, y + 0.24, _few(cell["heads"]), fontsize=6.3, **ink)
     if cell["odd"]:
         frame: Any = {"fill": False, "ec": style.INK, "lw": 1.3}
-        panel.add_patch(_rectangle(x, y, **frame))
-
-
-def _rectangle(x: int, y: int, **look: Any) -> Any:
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((x - 0.46, y - 0.45), 0.92, 0.9, **look)
+        panel.add_patch(Rectangle((x - 0.46, y - 0.45), 0.92, 0.9, **frame))
 
 
 def _few(heads: str) -> str:
     named = heads.split()
     more = f" and {len(named) - FEW} more" if len(named) > FEW else ""
     return ", ".join(named[:FEW]) + more
-
-
-def _wrapped(name: str) -> str:
-    return name.replace("+", "+\n")

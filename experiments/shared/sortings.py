@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats.contingency import crosstab
+from sklearn.metrics import adjusted_mutual_info_score, cohen_kappa_score
 
 from attnlib.errors import BadValue
 from attnlib.measuring.significance import benjamini_hochberg
@@ -25,15 +27,11 @@ def numbered(labels: Labels) -> Int[np.ndarray, " head"]:
 
 def crossed(one: Labels, other: Labels) -> Float[np.ndarray, "one other"]:
     """How many heads have each pair of labels."""
-    _check_pair(one, other)
-    rows, columns = numbered(one), numbered(other)
-    shape = rows.max() + 1, columns.max() + 1
-    flat = np.bincount(rows * shape[1] + columns, minlength=shape[0] * shape[1])
-    return flat.reshape(shape).astype(float)
+    return np.asarray(crosstab(*_names(one, other)).count, float)
 
 
 def mutual_information(counts: Float[np.ndarray, "*axes one other"]) -> Float[np.ndarray, "*axes"]:
-    r"""What one label tells of the other, in nats.
+    r"""What one label says about the other, in nats.
 
     .. math:: I = \sum_{ab} p_{ab} \log \frac{p_{ab}}{p_a p_b}
     """
@@ -44,25 +42,24 @@ def mutual_information(counts: Float[np.ndarray, "*axes one other"]) -> Float[np
     return np.asarray(np.where(share > 0, terms, 0.0).sum((-2, -1)))
 
 
+def same_answers(counts: Float[np.ndarray, "*axes label label"]) -> Float[np.ndarray, "*axes"]:
+    """Heads with the same answer twice; with fixed numbers of yes, kappa rises with it."""
+    return np.asarray(np.trace(counts, axis1=-2, axis2=-1))
+
+
 def adjusted_information(one: Labels, other: Labels) -> float:
     r"""Adjusted mutual information: 0 is what chance gives on average, 1 the same classes.
 
     .. math:: \frac{I - E[I]}{(H_1 + H_2)/2 - E[I]}
 
     E[I] is the mean over all ways to deal the labels out again, with as many heads in each class.
-    Undefined (NaN) where all heads have one label: it tells nothing.
+    Undefined (NaN) where all heads have one label.
     """
-    from sklearn.metrics import adjusted_mutual_info_score
-
-    _check_pair(one, other)
-    first, second = numbered(one), numbered(other)
-    if first.max() == 0 or second.max() == 0:
-        return float("nan")
-    return float(adjusted_mutual_info_score(first, second))
+    return _defined(adjusted_mutual_info_score, one, other)
 
 
 def kappa(counts: Float[np.ndarray, "*axes label label"]) -> Float[np.ndarray, "*axes"]:
-    """Cohen's kappa of a square table of counts; NaN where a rater has only one answer."""
+    """Cohen's kappa of square tables of counts, many at once; NaN where a rater has one answer."""
     n = counts.sum((-2, -1))
     seen = np.trace(counts, axis1=-2, axis2=-1) / n
     rows, columns = counts.sum(-1) / n[..., None], counts.sum(-2) / n[..., None]
@@ -73,14 +70,15 @@ def kappa(counts: Float[np.ndarray, "*axes label label"]) -> Float[np.ndarray, "
 
 
 def agreement_kappa(one: Labels, other: Labels) -> float:
-    """Cohen's kappa of two sortings into the same classes."""
-    _check_pair(one, other)
-    classes = sorted({*map(str, one), *map(str, other)})
-    place = {name: number for number, name in enumerate(classes)}
-    counts = np.zeros((len(classes), len(classes)))
-    for first, second in zip(one, other, strict=True):
-        counts[place[str(first)], place[str(second)]] += 1
-    return float(kappa(counts))
+    """Cohen's kappa of two sortings into the same classes; NaN where all heads have one label."""
+    return _defined(cohen_kappa_score, one, other)
+
+
+def _defined(score: Callable[..., float], one: Labels, other: Labels) -> float:
+    names = _names(one, other)
+    if any(len(np.unique(part)) == 1 for part in names):
+        return float("nan")
+    return float(score(*names))
 
 
 def shuffled_p(
@@ -107,12 +105,11 @@ def shuffled_p(
     groups = numbered(within) if within is not None else np.zeros(len(first), int)
     if len(groups) != len(first):
         raise BadValue(f"{len(groups)} groups for {len(first)} heads; expected one for each.")
-    generator = np.random.default_rng(seed)
-    order = dealt(groups, shuffles, generator)
-    drawn = statistic(np.einsum("na,pnb->pab", first, second[order], optimize=True))
+    order = dealt(groups, shuffles, np.random.default_rng(seed))
+    by_chance = statistic(np.einsum("na,pnb->pab", first, second[order], optimize=True))
     seen = float(statistic(counts))
     # A shuffle that repeats the labels adds the same numbers in another order.
-    return float((1 + (drawn >= seen - 1e-12).sum()) / (1 + shuffles))
+    return float((1 + (by_chance >= seen - 1e-12).sum()) / (1 + shuffles))
 
 
 def controlled(p: ArrayLike) -> Float[np.ndarray, " test"]:
@@ -137,8 +134,9 @@ def dealt(
     return order
 
 
-def _check_pair(one: Labels, other: Labels) -> None:
+def _names(one: Labels, other: Labels) -> tuple[NDArray[np.str_], NDArray[np.str_]]:
     if len(one) != len(other) or not len(one):
         raise BadValue(
             f"{len(one)} labels beside {len(other)}; expected one of each for every head."
         )
+    return np.asarray(one, dtype=str), np.asarray(other, dtype=str)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from attnlib.errors import BadValue
-from experiments.shared.taxonomies import (
+from experiments.shared.sortings import (
     adjusted_information,
     agreement_kappa,
     crossed,

@@ -8,7 +8,7 @@ from sklearn.linear_model import Ridge
 from sklearn.preprocessing import StandardScaler
 
 from attnlib.errors import BadValue
-from experiments.shared.headprediction import PENALTY, forecast, gain_p, one_hot, ranked, smoother
+from experiments.agreement.forecasts import PENALTY, forecast, gain_p, one_hot, ranked, smoother
 
 LAYERS = np.repeat(np.arange(6), 8)
 DRAW = np.random.default_rng(0)
