@@ -13,11 +13,11 @@ from scipy.stats import spearmanr
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS
 from attnlib.measuring.bootstrap import estimate
+from attnlib.measuring.head_tables import head_rows
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.kovaleva2019.grids import TAIL, head_rows, mean_ends
 from experiments.shared.ablation import (
     Answers,
     p_values,
@@ -27,6 +27,7 @@ from experiments.shared.ablation import (
 )
 from experiments.shared.headfit import Budget, masked_lm_head
 from experiments.shared.importance import attention_gradients
+from experiments.shared.intervals import TAIL, mean_ends
 from experiments.shared.publishedreader import reader_of
 
 HALVES = 200

@@ -17,9 +17,9 @@ from attnlib.errors import BadValue
 from attnlib.measuring.significance import ALPHA
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.agreement.sortings import controlled, dealt
 from experiments.agreement.vocabularies import JUDGED, VOCABULARIES, labels_of
-from experiments.kovaleva2019.grids import drawn
+from experiments.shared.intervals import drawn
+from experiments.shared.sortings import controlled, dealt
 
 PENALTY = 10.0
 """Of the ridge, on columns of variance 1: fixed beforehand, so that nothing is tuned."""

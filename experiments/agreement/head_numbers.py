@@ -15,6 +15,7 @@ from torch.nn import functional
 from attnlib.attention.maps import Attention
 from attnlib.data.corpora import Corpus, with_trees
 from attnlib.errors import BadValue
+from attnlib.measuring.head_tables import head_rows
 from attnlib.measuring.roles import AUTHORS, RoleScores, moments, role_tests
 from attnlib.measuring.stream import Progress, chosen_metrics, stream
 from attnlib.metrics.distance import distance_metrics, feature_rows
@@ -22,10 +23,9 @@ from attnlib.metrics.registry import Metric, Partial
 from attnlib.metrics.sieves import SIEVES
 from attnlib.models import Encoder, load_encoder, random_twin, weights_digest
 from bookkit.store import Found, experiment
-from experiments.kovaleva2019.grids import head_rows, mean_ends
-from experiments.kovaleva2019.maps import network
-from experiments.shared.patternnet import Schooling, pattern_metric
-from experiments.shared.patterns import PATTERNS, rule
+from experiments.kovaleva2019.pattern_shares import network
+from experiments.kovaleva2019.patterns import PATTERNS, Schooling, pattern_metric, rule
+from experiments.shared.intervals import mean_ends
 
 SURFACE = (
     *("mass_to_previous", "mass_to_next", "mass_to_self", "mass_to_cls", "mass_to_sep"),

@@ -13,9 +13,9 @@ from scipy.stats import rankdata
 from attnlib.measuring.significance import ALPHA
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.agreement.sortings import controlled, dealt, numbered
 from experiments.agreement.vocabularies import JUDGED, ends
-from experiments.kovaleva2019.grids import drawn
+from experiments.shared.intervals import drawn
+from experiments.shared.sortings import controlled, dealt, numbered
 
 DRAWS = 1000
 SHUFFLES = 2000

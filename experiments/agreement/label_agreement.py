@@ -10,13 +10,6 @@ import pandas as pd
 from attnlib.measuring.significance import ALPHA
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.agreement.sortings import (
-    adjusted_information,
-    agreement_kappa,
-    controlled,
-    same_answers,
-    shuffled_p,
-)
 from experiments.agreement.vocabularies import (
     ASKED,
     QUESTIONS,
@@ -27,7 +20,14 @@ from experiments.agreement.vocabularies import (
     ends,
     labels_of,
 )
-from experiments.kovaleva2019.grids import drawn
+from experiments.shared.intervals import drawn
+from experiments.shared.sortings import (
+    adjusted_information,
+    agreement_kappa,
+    controlled,
+    kappa,
+    shuffled_p,
+)
 
 BASELINES = ("layer", "entropy")
 """What a head could be called by without any paper: its layer, and a quarter by its entropy."""
@@ -125,8 +125,8 @@ def question_agreement(labels: pd.DataFrame, *, seed: int = 0) -> Found:
                 {
                     **{"question": question, "one": one, "other": other},
                     **ends("kappa", kappas[one, other]),
-                    "p": shuffled_p(first, second, same_answers, seed=seed),
-                    "p_within": shuffled_p(first, second, same_answers, within=layer, seed=seed),
+                    "p": shuffled_p(first, second, kappa, seed=seed),
+                    "p_within": shuffled_p(first, second, kappa, within=layer, seed=seed),
                     **{"yes_one": int(first.sum()), "yes_other": int(second.sum())},
                 }
             )

@@ -14,10 +14,10 @@ from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.agreement.label_agreement import of_papers
-from experiments.agreement.sortings import adjusted_information, agreement_kappa
 from experiments.agreement.vocabularies import VOCABULARIES, compared, ends, labels_of
-from experiments.kovaleva2019.grids import drawn
-from experiments.shared.patterns import MAX_LENGTH
+from experiments.kovaleva2019.patterns import MAX_LENGTH
+from experiments.shared.intervals import drawn
+from experiments.shared.sortings import adjusted_information, agreement_kappa
 
 TWIN = "random twin"
 FORM, KIND = "form", "kind"

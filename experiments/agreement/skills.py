@@ -8,11 +8,11 @@ import pandas as pd
 from attnlib.data.corpora import Corpus
 from attnlib.measuring.best_heads import DIRECTIONS, OFFSETS, hits, offset_hits
 from attnlib.measuring.bootstrap import estimate
+from attnlib.measuring.head_tables import head_rows
 from attnlib.measuring.prediction import is_punct, predictions
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment
-from experiments.kovaleva2019.grids import head_rows
 from experiments.shared.antecedents import choices
 
 

@@ -12,17 +12,18 @@ from jaxtyping import Float, Int
 
 from attnlib.data.corpora import Corpus
 from attnlib.errors import BadValue
+from attnlib.measuring.head_tables import head_rows
 from attnlib.measuring.roles import THRESHOLD
 from attnlib.measuring.significance import ALPHA, from_moments
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment
 from experiments.agreement.head_numbers import BLOCK, Sighting, sighting_of
-from experiments.agreement.sortings import agreement_kappa
-from experiments.kovaleva2019.grids import drawn, head_rows
+from experiments.kovaleva2019.patterns import PATTERNS
 from experiments.shared.clusters import BEHAVIOURS, Thresholds
 from experiments.shared.head_types import TYPES, fitted, named_types
-from experiments.shared.patterns import PATTERNS
+from experiments.shared.intervals import drawn
+from experiments.shared.sortings import agreement_kappa
 
 DRAWS = 200
 """Times that the inputs are drawn again and every head is named anew."""

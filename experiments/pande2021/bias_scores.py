@@ -17,8 +17,8 @@ from attnlib.metrics.sieves import AUTHORS_BY_WORD, COARSE, SIEVES
 from attnlib.models import Encoder, random_twin, weights_digest
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.pande2021.new_roles import new_sieves
 from experiments.pande2021.role_numbers import BLOCK, COARSE_AS_JUDGED
+from experiments.pande2021.sieves import new_sieves
 from experiments.shared.taskplans import tuned_model
 
 AS_AUTHORS = ("local", "block", *sorted(AUTHORS_BY_WORD))

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Mapping
 
 import numpy as np
+import pandas as pd
 from scipy.stats import spearmanr
 
 from attnlib.measuring.roles import AUTHORS
@@ -41,9 +42,9 @@ def role_numbers(assigned: Grids, bias: Grids, p: Grids, skew: Grids, threshold:
     alone = skilled & delimiter[late] & (n_roles[late] == fine[3:5][:, late].sum(0))
     blocks = coarse["block"]
     return {
-        "score.mean": _nanmean([bias[role] for role in COARSE]),
+        "score.mean": _known([bias[role] for role in COARSE]).mean(),
         "p.undecided": undecided_share(np.stack([p[role] for role in COARSE_AS_JUDGED])),
-        "skew.share": _share(np.stack([skew[role] for role in SIEVES]), 0.5),
+        "skew.share": (_known([skew[role] for role in SIEVES]) > 0.5).mean(),
         "average_only.count": float(
             sum(((bias[role] >= threshold) & ~has[role]).sum() for role in SIEVES)
         ),
@@ -109,14 +110,9 @@ def _over(above: float, below: float) -> float:
     return float(above / below) if below > 0 else math.nan
 
 
-def _share(values: np.ndarray, above: float) -> float:
-    known = values[np.isfinite(values)]
-    return float((known > above).mean()) if len(known) else math.nan
-
-
-def _nanmean(grids: list[np.ndarray]) -> float:
-    known = np.concatenate([grid[np.isfinite(grid)] for grid in grids])
-    return float(known.mean()) if len(known) else math.nan
+def _known(grids: list[np.ndarray]) -> pd.Series:
+    """All values that are defined; the mean of none is NaN."""
+    return pd.Series(np.stack(grids).ravel()).dropna()
 
 
 def _spearman(one: np.ndarray, other: np.ndarray) -> float:

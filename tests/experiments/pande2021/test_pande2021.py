@@ -28,7 +28,7 @@ from attnlib.models import Encoder, random_encoder
 from bookkit import pagetables
 from bookkit.claims import Finding, load_paper
 from bookkit.store import Found
-from experiments.pande2021 import authors, bias_scores, draws, new_roles
+from experiments.pande2021 import authors, bias_scores, draws, sieves
 from experiments.pande2021.role_numbers import BLOCK, depth, role_numbers
 from experiments.pande2021.tuning import tuning_overview
 from experiments.shared.taskplans import Plan, over_tasks, task_plans
@@ -738,7 +738,7 @@ def cell(name: str, **given: Any) -> dict[str, Any]:
         scores_and_p_values=lambda *tables, **_: tables,
     )
     usual = {"np": np, "pd": pd, "role_tests": role_tests, "SIEVES": SIEVES, "threshold": 3.0}
-    usual |= {"bias_scores": bias_scores, "new_roles": new_roles, "score_figures": drawn}
+    usual |= {"bias_scores": bias_scores, "sieves": sieves, "score_figures": drawn}
     space = {**usual, "chapter": Quotes(), "pagetables": pagetables, **given}
     exec(CELLS[name], space)
     return space
@@ -983,8 +983,8 @@ def pairs_of(relation: Relation, batch: Batch, row: int = 0) -> set[tuple[int, i
 def test_siblings_are_pieces_of_one_word() -> None:
     batch, _, _ = spelled("[CLS] a ##b ##c d [SEP] e ##b [SEP]", "[CLS] a [SEP]")
     triple = set(itertools.permutations((1, 2, 3), 2))
-    assert pairs_of(new_roles.sibling, batch) == triple | {(6, 7), (7, 6)}
-    assert pairs_of(new_roles.sibling, batch, 1) == set()
+    assert pairs_of(sieves.sibling, batch) == triple | {(6, 7), (7, 6)}
+    assert pairs_of(sieves.sibling, batch, 1) == set()
 
 
 def test_repeated_words_are_elsewhere() -> None:
@@ -992,14 +992,14 @@ def test_repeated_words_are_elsewhere() -> None:
     a, b, c = (1, 3, 8), (2, 6), ((4, 9), (5, 9))
     expected = {*itertools.permutations(a, 2), *itertools.permutations(b, 2)}
     expected |= {pair for one in c for pair in (one, one[::-1])}  # not within one word
-    assert pairs_of(new_roles.repeated_word, batch) == expected
-    assert pairs_of(new_roles.repeated_word, batch, 1) == set()
+    assert pairs_of(sieves.repeated_word, batch) == expected
+    assert pairs_of(sieves.repeated_word, batch, 1) == set()
 
 
 def test_question_marks() -> None:
     batch, _, ids = spelled("[CLS] why ? [SEP] who ? [SEP]", "[CLS] so [SEP]")
     tokenizer = SimpleNamespace(convert_tokens_to_ids=ids.__getitem__)
-    relation = new_roles.question_mark(SimpleNamespace(tokenizer=tokenizer))  # type: ignore[arg-type]
+    relation = sieves.question_mark(SimpleNamespace(tokenizer=tokenizer))  # type: ignore[arg-type]
     assert pairs_of(relation, batch) == set(itertools.product(range(7), (2, 5)))
     assert pairs_of(relation, batch, 1) == set()
 
@@ -1017,7 +1017,7 @@ def test_rare_words_are_counted_in_the_corpus() -> None:
     encoder = tiny(0)
     texts = ["the river the road", "the old river", "the snow", "the the the"]
     corpus = corpus_of(*(Segment(f"t{i}", text) for i, text in enumerate(texts)))
-    relation = new_roles.rare_word(encoder, corpus)
+    relation = sieves.rare_word(encoder, corpus)
     written = ["[CLS] the river the road [SEP]", "[CLS] the river [SEP] the snow old [SEP]"]
     batch, pieces, _ = spelled(*written)
     ids = [encoder.tokenizer.convert_tokens_to_ids(row) for row in pieces]
@@ -1030,7 +1030,7 @@ def test_rare_words_are_counted_in_the_corpus() -> None:
 
 def test_new_sieves_have_the_names_of_the_chapter() -> None:
     corpus = corpus_of(Segment("one", "why did it run?"))
-    assert tuple(s.key for s in new_roles.new_sieves(tiny(0), corpus)) == new_roles.NEW
+    assert tuple(s.key for s in sieves.new_sieves(tiny(0), corpus)) == sieves.NEW
 
 
 # --- from texts to numbers -----------------------------------------------------------------------
@@ -1083,7 +1083,7 @@ def test_from_texts_to_numbers(
 ) -> None:
     options: dict[str, Any] = {"encoder": models["before"], "task": "mrpc", "recipe": RECIPE}
     found = bias_scores.role_moments(TRAIN, TEST, **options)
-    names = {*SIEVES, *new_roles.NEW, *(f"{role}@authors" for role in bias_scores.AS_AUTHORS)}
+    names = {*SIEVES, *sieves.NEW, *(f"{role}@authors" for role in bias_scores.AS_AUTHORS)}
     assert set(found.table["role"]) == names and set(found.table["task"]) == {"mrpc"}
     for role in ROLES:
         rows = found.table[found.table["role"] == role]

@@ -17,20 +17,19 @@ from attnlib.errors import BadValue
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing
 from experiments.guan2020.type_figures import TYPE_LOOKS
-from experiments.kovaleva2019.patternconfusion import f1, pattern_confusion
-from experiments.kovaleva2019.patternfigures import (
+from experiments.kovaleva2019.pattern_figures import (
     GAP,
     PATTERN_LOOKS,
     REST,
-    PatternExample,
+    pattern_confusion,
     pattern_examples,
     pattern_fill,
     pattern_layers,
     pattern_shares,
 )
-from experiments.shared.patterns import PATTERNS
+from experiments.kovaleva2019.patterns import PATTERNS, PatternExample, class_f1
 from tests.experiments.guan2020.test_type_figures import closest
-from tests.experiments.kovaleva2019.test_taskgrids import check_uncut
+from tests.experiments.kovaleva2019.test_task_figures import check_uncut
 from tests.experiments.pande2021.test_rolefigures import check_readable, check_tables, painted
 
 NAN = math.nan
@@ -298,7 +297,7 @@ def test_f1_is_what_the_hand_finds() -> None:
     )
     assert "block is called vertical (4)." in drawing.caption
     assert "vertical 0.63, diagonal 0.67, vertical+diagonal –, block 0.00" in drawing.alt
-    np.testing.assert_allclose(f1(np.diag([3.0, 0, 1])), [1, NAN, 1])
+    np.testing.assert_allclose(class_f1(np.diag([3.0, 0, 1])), [1, NAN, 1])
 
 
 def test_shades_are_shares_of_a_row_and_numbers_are_the_maps() -> None:

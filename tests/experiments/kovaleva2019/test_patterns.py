@@ -16,25 +16,23 @@ from attnlib.attention.maps import Attention
 from attnlib.data.examples import Segment
 from attnlib.errors import AttnlibError, BadValue, CorpusError
 from attnlib.models import Encoder, load_encoder
-from experiments.shared.patternnet import (
-    PatternNet,
-    Schooling,
-    pattern_metric,
-    schooled,
-    told,
-    told_unseen,
-)
-from experiments.shared.patterns import (
+from experiments.kovaleva2019.patterns import (
     COLUMNS,
     LABELS,
     PATTERNS,
     SIDE,
+    PatternNet,
+    Schooling,
     all_maps,
+    classified,
+    classified_unseen,
     labelled_maps,
     maps_of,
+    pattern_metric,
     pictures,
     rule,
     rule_shares,
+    trained,
 )
 from tests.families import SENTENCES, folders, one_thread
 
@@ -166,10 +164,10 @@ def test_eight_convolutions_with_relu() -> None:
 def test_the_network_learns_planted_patterns_and_is_seeded() -> None:
     shades, labels = planted_pictures(100)
     short = Schooling(epochs=24)
-    net = schooled(shades, labels, short)
+    net = trained(shades, labels, short)
     unseen, wanted = planted_pictures(40, seed=1)
-    assert (told(net, unseen) == wanted).float().mean() > 0.8
-    again = schooled(shades, labels, short)
+    assert (classified(net, unseen) == wanted).float().mean() > 0.8
+    again = trained(shades, labels, short)
     assert all(
         torch.equal(a, b)
         for a, b in zip(net.state_dict().values(), again.state_dict().values(), strict=True)
@@ -181,7 +179,7 @@ def test_no_picture_is_judged_by_a_network_that_saw_its_fold() -> None:
     shades, labels = planted_pictures(40)
     torch.manual_seed(0)
     wrong = labels[torch.randperm(40)]
-    found = told_unseen(shades, wrong, [i // 20 for i in range(40)], Schooling(epochs=3))
+    found = classified_unseen(shades, wrong, [i // 20 for i in range(40)], Schooling(epochs=3))
     assert found.shape == (40,) and (found == wrong.numpy()).mean() < 0.6
 
 

@@ -1,4 +1,4 @@
-"""Grids of heads and dots of layers show the table, task by task, and say so in words."""
+"""Figures of several tasks show the table, task by task, and say so in words."""
 
 from __future__ import annotations
 
@@ -18,8 +18,15 @@ from attnlib.errors import BadValue
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing
 from attnlib.plots.rows import OURS
-from experiments.kovaleva2019.layerchanges import layer_changes
-from experiments.kovaleva2019.taskgrids import ink_on, task_grids
+from attnlib.plots.style import ink_on
+from experiments.kovaleva2019.task_figures import (
+    heads_against,
+    layer_changes,
+    start_dots,
+    task_grids,
+    task_matrix,
+    two_profiles,
+)
 from tests.experiments.pande2021.test_rolefigures import check_readable, check_tables, painted
 
 NAN = math.nan
@@ -73,7 +80,7 @@ def drawings() -> list[Drawing]:
     return [
         grid(base, diverging=True, unit="points"),
         grid(base, diverging=True, significant="sure"),
-        grid(base.assign(value=base["value"].abs()), low=0.5, high=1.5),
+        grid(base.assign(value=base["value"].abs())),
         grid(lost, marked=0),
         grid(heads(["rte"], 6, 12), marked=1),
         grid(heads(TASKS[:3], 24, 16)),
@@ -81,7 +88,7 @@ def drawings() -> list[Drawing]:
         layer_changes(changes()),
         layer_changes(uneven()),
         layer_changes(changes(["rte"], 6)),
-        layer_changes(changes(layers=24).assign(unit="x"), unit="accuracy points"),
+        layer_changes(changes(layers=24)),
     ]
 
 
@@ -202,19 +209,9 @@ def test_all_panels_share_colours_around_zero_and_the_bar_tells_what_is_beyond()
     )
 
 
-def test_ends_of_the_colours_can_be_given() -> None:
+def test_colours_start_at_zero() -> None:
     table = heads().assign(value=lambda one: one["value"].abs())
     assert panels(grid(table))[0].images[0].get_clim() == (0, table["value"].max())
-    drawing = grid(table, low=0.5, high=1.0)
-    assert panels(drawing)[0].images[0].get_clim() == (0.5, 1.0)
-    beyond = sum(not 0.5 <= value <= 1.0 for value in table["value"])
-    assert f"({beyond} heads beyond the colours)" in drawing.figure.axes[-1].get_xlabel()
-    assert panels(grid(table, diverging=True, high=2))[0].images[0].get_clim() == (-2, 2)
-    assert panels(grid(table, diverging=True, low=-3))[0].images[0].get_clim() == (-3, 3)
-    with pytest.raises(BadValue, match="from 2 to 1; low must be below high"):
-        grid(table, low=2, high=1)
-    with pytest.raises(BadValue, match="0 is not in the middle of -1 and 2"):
-        grid(table, diverging=True, low=-1, high=2)
 
 
 @pytest.mark.parametrize("diverging", [True, False])
@@ -349,3 +346,115 @@ def test_unlike_tasks_get_own_axes_and_wide_intervals_are_clipped() -> None:
     assert list(np.asarray(arrow.get_xdata())) == [4]
     assert "Arrows: intervals go on beyond the axis (1)." in drawing.caption
     assert f"of {12 * 6} changes" in drawing.caption
+
+
+# Scores, kinds of words, clouds of heads, two profiles
+
+LABELS = ("untrained", "frozen", "random", "fine-tuned", "constant")
+KINDS = ("noun", "verb", "pronoun", "subject", "object", "negation", "cls", "sep")
+
+
+def starts() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    rows = []
+    for task, label in product(TASKS, LABELS):
+        value = float(rng.uniform(20, 90))
+        rows.append((task, label, value, value - 3, value + 3))
+    return pd.DataFrame(rows, columns=["task", "label", "value", "low", "high"])
+
+
+def kinds() -> pd.DataFrame:
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame(list(product(TASKS, KINDS)), columns=["task", "kind"])
+    return table.assign(mean=rng.uniform(0, 0.6, len(table)), head="10-12")
+
+
+def cloud() -> pd.DataFrame:
+    rng = np.random.default_rng(2)
+    table = pd.DataFrame(list(product(range(1, 13), range(1, 13))), columns=["layer", "head"])
+    return table.assign(copy=rng.exponential(0.02, 144), cost=rng.normal(0, 1, 144))
+
+
+def layers() -> pd.DataFrame:
+    table = pd.DataFrame(list(product(TASKS, range(1, 13))), columns=["task", "layer"])
+    ours = 1 - 0.02 * table["layer"]
+    return table.assign(ours=ours, other=ours - 0.01).replace({"other": {ours[5] - 0.01: 0.3}})
+
+
+def test_every_mark_stands_at_its_score_and_rings_are_the_papers() -> None:
+    table = starts()
+    drawing = start_dots(table, {("random", "rte"): 52.7}, strongest="fine-tuned")
+    (panel,) = drawing.figure.axes
+    drawn = {line.get_label(): line.get_xdata() for line in panel.lines}
+    for label in LABELS:
+        assert np.allclose(drawn[label], table.loc[table["label"] == label, "value"])
+    rings = [line for line in panel.lines if line.get_markerfacecolor() == "none"]
+    values = [x for line in rings for x in line.get_xdata() if not math.isnan(x)]
+    assert values == [52.7]
+    best = table[table["label"] == "fine-tuned"].iloc[0]
+    assert f"MRPC {best['value']:.1f}" in drawing.caption
+    with pytest.raises(BadValue, match="6 kinds"):
+        start_dots(pd.concat([table, table.assign(label="x").head(1)]), strongest="x")
+
+
+def test_cells_hold_the_numbers_and_the_heads() -> None:
+    table = kinds()
+    drawing = task_matrix(table, "kind", "mean", what="attention", note="head")
+    shown = [text.get_text() for text in painted(drawing.figure)]
+    assert sorted(x for x in shown if x.startswith("0.")) == sorted(
+        f"{value:.2f}" for value in table["mean"]
+    )
+    above = [text.get_text() for text in drawing.figure.axes[0].get_xticklabels()]
+    assert shown.count("10-12") == len(table) and above[-2:] == ["[CLS]", "[SEP]"]
+    first = table[table["task"] == "rte"]
+    best = first.loc[first["mean"].idxmax()]
+    name = {"cls": "[CLS]", "sep": "[SEP]"}.get(best["kind"], best["kind"])
+    assert f"RTE {name} ({best['mean']:.2f})" in drawing.caption
+
+
+def test_one_task_has_cells_of_its_own_height() -> None:
+    drawing = task_matrix(kinds().head(len(KINDS)), "kind", "mean", what="attention")
+    (mesh,) = drawing.figure.axes[0].collections
+    corners = mesh.get_coordinates()  # type: ignore[attr-defined]
+    assert np.ptp(corners[..., 1]) == 1 and np.ptp(corners[..., 0]) == len(KINDS)
+
+
+def test_a_missing_cell_is_a_dash_and_no_cell_is_refused() -> None:
+    table = kinds()
+    table.loc[0, "mean"] = math.nan
+    shown = [t.get_text() for t in painted(task_matrix(table, "kind", "mean", what="x").figure)]
+    assert shown.count("–") == 1
+    with pytest.raises(BadValue, match="no number"):
+        task_matrix(table.assign(mean=math.nan), "kind", "mean", what="x")
+    with pytest.raises(BadValue, match="same task"):
+        task_matrix(pd.concat([table, table]), "kind", "mean", what="x")
+
+
+def test_outlying_heads_are_named() -> None:
+    table = cloud()
+    table.loc[7, ["copy", "cost"]] = [0.5, 9.0]
+    drawing = heads_against(table, "copy", "cost", x_label="copies", y_label="points")
+    assert "1-8 (0.50, 9.0)" in drawing.caption
+    panel = drawing.figure.axes[0]
+    assert np.allclose(panel.collections[0].get_offsets(), table[["copy", "cost"]])
+    with pytest.raises(BadValue, match="2 heads"):
+        heads_against(table.head(2), "copy", "cost", x_label="copies", y_label="points")
+
+
+def test_two_profiles_have_a_line_and_rings() -> None:
+    drawing = two_profiles(layers(), names=("cropped", "padded"), what="mean cosine")
+    assert "layer 6" in drawing.caption and "0.88 and 0.30" in drawing.caption
+    panels = drawing.figure.axes
+    assert len(panels) == len(TASKS) and np.allclose(panels[0].lines[0].get_ydata()[0], 0.98)
+    with pytest.raises(BadValue, match="nothing to draw"):
+        two_profiles(layers().head(0), names=("a", "b"), what="cosine")
+
+
+def test_scores_kinds_and_profiles_can_be_read_on_every_page() -> None:
+    for drawing in (
+        start_dots(starts(), {("random", "rte"): 52.7}, strongest="fine-tuned"),
+        task_matrix(kinds(), "kind", "mean", what="attention"),
+        two_profiles(layers(), names=("cropped", "padded"), what="mean cosine"),
+        heads_against(cloud(), "copy", "cost", x_label="copies", y_label="points", diagonal=True),
+    ):
+        check_readable(drawing, largest=200_000)

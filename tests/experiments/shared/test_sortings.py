@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from attnlib.errors import BadValue
-from experiments.agreement.sortings import (
+from experiments.shared.sortings import (
     adjusted_information,
     agreement_kappa,
     crossed,
     dealt,
+    kappa,
     mutual_information,
-    same_answers,
     shuffled_p,
 )
 
@@ -94,11 +94,11 @@ def test_kappa_is_that_of_the_loop(seed: int) -> None:
     assert agreement_kappa(one, other) == pytest.approx(kappa_by_hand(one, other))
 
 
-def test_shuffles_with_more_same_answers_have_the_larger_kappa() -> None:
+def test_p_of_kappa_is_the_share_of_shuffles_that_agree_as_well() -> None:
     one, other = ["y", "y", "n", "n", "n"], ["y", "n", "y", "n", "n"]
     every = [list(dealt_out) for dealt_out in permutations(other)]
     exact = np.mean([kappa_by_hand(one, x) >= kappa_by_hand(one, other) - 1e-12 for x in every])
-    found = shuffled_p(one, other, same_answers, shuffles=20000)
+    found = shuffled_p(one, other, kappa, shuffles=20000)
     assert found == pytest.approx(exact, abs=0.02)
 
 
@@ -129,7 +129,8 @@ def test_planted_wrong_kernels_are_caught() -> None:
     without_log = (counts / 6 * counts / 6).sum()
     assert without_log != pytest.approx(information_by_hand(A, B))
     wrong_luck = (5 / 6 - 1 / 4) / (3 / 4)  # luck of two fair coins
-    assert agreement_kappa(A, ["x", "x", "y", "y", "y", "y"]) != pytest.approx(wrong_luck)
+    table = np.array([[2.0, 1.0], [0.0, 3.0]])
+    assert kappa(table) != pytest.approx(wrong_luck)
 
 
 @pytest.mark.parametrize("other", [["x"], []])

@@ -1,8 +1,10 @@
-"""Sec. 4.1, Fig. 1 and 2: five patterns, the network that tells them apart, their shares."""
+"""Sec. 4.1, Fig. 1 and 2: maps of five patterns, a network that finds them, and their shares."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -13,32 +15,37 @@ from torch import Tensor
 from attnlib.data.corpora import Corpus
 from attnlib.errors import BadValue
 from attnlib.files import sha256_of
-from attnlib.measuring.stream import Progress
+from attnlib.measuring.stream import Progress, measure
 from attnlib.models import Encoder, load_encoder, weights_digest
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.kovaleva2019.grids import drawn, measured
-from experiments.shared.patternnet import (
-    PatternNet,
-    Schooling,
-    pattern_metric,
-    schooled,
-    told_unseen,
-)
-from experiments.shared.patterns import (
+from experiments.kovaleva2019.patterns import (
     LABELS,
     PATTERNS,
     TRAINED,
     LabelledMap,
+    PatternExample,
+    PatternNet,
+    Schooling,
+    all_maps,
+    class_f1,
+    classified_unseen,
+    confusion,
     labelled_maps,
     maps_of,
+    pattern_metric,
     pictures,
     rule,
+    trained,
 )
+from experiments.shared.intervals import drawn
+from experiments.shared.sortings import kappa
 from experiments.shared.taskplans import tuned_model
 
 DRAWS = 1000
-FIRST_THREE = PATTERNS[:3]
+LARGE = 64
+"""Pixels of a picture that is shown."""
+MAP_COLUMNS = ("id", "model", "task", "layer", "head", "fold")
 _KEPT: dict[tuple[str, ...], Any] = {}
 """Pictures and networks of this process: every task asks for the same ones."""
 
@@ -48,6 +55,126 @@ Recipes = Mapping[str, Mapping[str, Any]]
 def labels_digest() -> str:
     """A digest of all labels: a part of every result that rests on them."""
     return sha256_of(LABELS)[:16]
+
+
+# --- examples -------------------------------------------------------------------------------------
+
+
+@experiment(version=1)
+def example_pictures(
+    *corpora: Corpus, encoder: Encoder, names: Sequence[str], labels: str
+) -> Found:
+    """The pictures of `example_maps`, a row per pixel; `labels` is the digest of all labels."""
+    found = example_maps(encoder, dict(zip(names, corpora, strict=True)))
+    tables = []
+    for number, one in enumerate(found):
+        row, column = np.indices(one.picture.shape).reshape(2, -1)
+        pixels = {"row": row, "column": column, "shade": one.picture.ravel()}
+        whose = {"example": number, "pattern": one.pattern, "name": one.name}
+        tables.append(pd.DataFrame(pixels).assign(**whose))
+    return Found(pd.concat(tables, ignore_index=True), facts={"inputs": len(found)})
+
+
+def pictures_of(table: pd.DataFrame) -> list[PatternExample]:
+    """The pictures behind the rows of `example_pictures`."""
+    found = []
+    for _, rows in table.groupby("example", sort=True):
+        picture = rows.pivot(index="row", columns="column", values="shade").to_numpy()
+        pattern, name = rows.iloc[0][["pattern", "name"]]
+        found.append(PatternExample(str(pattern), picture, str(name)))
+    return found
+
+
+def example_maps(
+    encoder: Encoder, corpora: Mapping[str, Corpus], each: int = 5, *, seed: int | None = None
+) -> list[PatternExample]:
+    """Maps of the pre-trained model that were labelled, some of each pattern.
+
+    Of a model without labelled maps, those of the model that has most are shown: what the network
+    learns from.
+
+    corpora  those at hand, by name; maps of other corpora are left out
+    seed     decides which are drawn; without it those with two equal labels come first
+    """
+    texts = {name: {one.id: one for one in corpus.examples} for name, corpus in corpora.items()}
+    at_hand = [
+        row
+        for row in labelled_maps()
+        if row.task == "" and row.example in texts.get(row.corpus, ())
+        if row.again in ("", row.label)
+    ]
+    labelled = Counter(row.model for row in at_hand)
+    if labelled and encoder.name not in labelled:
+        encoder = load_encoder(labelled.most_common(1)[0][0], device=str(encoder.device))
+    found = []
+    for pattern in PATTERNS:
+        rows = [row for row in at_hand if row.model == encoder.name and row.label == pattern]
+        rows.sort(key=lambda row: (row.again != pattern, row.id))
+        if seed is not None:
+            Random(seed).shuffle(rows)
+        for row in rows[:each]:
+            maps, batch = all_maps(encoder, texts[row.corpus][row.example])
+            own = maps[None, row.layer - 1, row.head - 1, None]
+            shades = pictures(own, torch.tensor([batch.length]), LARGE)[0, 0]
+            task = row.corpus.partition(":")[0]
+            found.append(PatternExample(pattern, shades.numpy(), f"{task} {row.layer}-{row.head}"))
+    return found
+
+
+# --- labels ---------------------------------------------------------------------------------------
+
+
+def drawn_heads(heads: Sequence[Any], seed: int) -> list[np.ndarray]:
+    """All places, then those of heads drawn again: maps of one head are similar and go together."""
+    of_head = pd.Series(range(len(heads))).groupby([str(head) for head in heads], sort=False)
+    places = [group.to_numpy() for _, group in of_head]
+    generator = np.random.default_rng(seed)
+    draws = generator.integers(0, len(places), (DRAWS, len(places)))
+    return [np.arange(len(heads)), *(np.concatenate([places[i] for i in row]) for row in draws)]
+
+
+def _places(table: pd.DataFrame, seed: int) -> list[np.ndarray]:
+    return drawn_heads(list(zip(table["model"], table["layer"], table["head"], strict=True)), seed)
+
+
+def _numbered(names: Any) -> np.ndarray:
+    return np.array([PATTERNS.index(name) for name in names])
+
+
+@experiment(version=1)
+def label_counts(*, labels: str, seed: int = 0) -> Found:
+    """What the maps were called, and how far a second pass agrees with the first.
+
+    labels  the digest of the labels, so that a changed label makes a new result
+    table   pattern, n, share, low, high (percent)
+    """
+    table = pd.DataFrame([vars(row) for row in labelled_maps()])
+    twice = table[table["again"] != ""]
+    first, again = _numbered(twice["label"]), _numbered(twice["again"])
+    names, places = table["label"].to_numpy(), _places(table, seed)
+    shares = {name: np.array([(names[at] == name).mean() for at in places]) for name in PATTERNS}
+    grids = np.stack([confusion(first[at], again[at]) for at in _places(twice, seed)])
+    found = {
+        "labels.rarest": drawn(np.min(list(shares.values()), axis=0)),
+        "labels.vertical": drawn(100 * shares["vertical"]),
+        "labels.kappa": drawn(kappa(grids)),
+    }
+    counts = [
+        {"pattern": name, "n": int((names == name).sum())} | vars(drawn(100 * shares[name]))
+        for name in PATTERNS
+    ]
+    facts = {
+        "maps": len(table),
+        "models": len(table[["model", "task"]].drop_duplicates()),
+        "twice": len(twice),
+        "alike": int((first == again).sum()),
+        "first_guide_alike": float((table["label"] == table["first_guide"]).mean()),
+        "second_pass": twice[["label", "again"]].to_numpy().tolist(),
+    }
+    return Found(pd.DataFrame(counts), found, facts)
+
+
+# --- the network ----------------------------------------------------------------------------------
 
 
 def known_maps(
@@ -73,57 +200,6 @@ def known_maps(
         known = ", ".join(dict.fromkeys(row.model for row in labelled_maps()))
         raise BadValue(f"no map of {', '.join(models)} was labelled; expected one of {known}.")
     return found
-
-
-def drawn_heads(heads: Sequence[Any], seed: int) -> list[np.ndarray]:
-    """All places, then those of heads drawn again: maps of one head are alike, and go together."""
-    of_head = pd.Series(range(len(heads))).groupby([str(head) for head in heads], sort=False)
-    places = [group.to_numpy() for _, group in of_head]
-    generator = np.random.default_rng(seed)
-    draws = generator.integers(0, len(places), (DRAWS, len(places)))
-    return [np.arange(len(heads)), *(np.concatenate([places[i] for i in row]) for row in draws)]
-
-
-@experiment(version=1)
-def label_counts(*, labels: str, seed: int = 0) -> Found:
-    """What the maps were called, and how far a second pass agrees with the first.
-
-    labels  the digest of the labels, so that a changed label makes a new result
-    table   pattern, n, share, low, high (percent)
-    """
-    rows = labelled_maps()
-    names = np.array([row.label for row in rows])
-    twice = [row for row in rows if row.again]
-    first, again = (np.array([getattr(row, key) for row in twice]) for key in ("label", "again"))
-    places = drawn_heads([(row.model, row.layer, row.head) for row in rows], seed)
-    shares = {name: [float((names[at] == name).mean()) for at in places] for name in PATTERNS}
-    pairs = drawn_heads([(row.model, row.layer, row.head) for row in twice], seed)
-    grids = np.stack([confusion(_numbered(first[at]), _numbered(again[at])) for at in pairs])
-    rarest = [min(shares[name][draw] for name in PATTERNS) for draw in range(len(places))]
-    found = {
-        "labels.rarest": drawn(rarest),
-        "labels.vertical": drawn(100 * np.array(shares["vertical"])),
-        "labels.kappa": drawn(kappa(grids)),
-    }
-    table = pd.DataFrame(
-        [
-            {"pattern": name, "n": int((names == name).sum())}
-            | vars(drawn(100 * np.array(shares[name])))
-            for name in PATTERNS
-        ]
-    )
-    facts = {
-        "maps": len(rows),
-        "models": len({row.subject for row in rows}),
-        "twice": len(twice),
-        "alike": int((first == again).sum()),
-        "first_guide_alike": float(np.mean([row.label == row.first_guide for row in rows])),
-        "second_pass": [list(pair) for pair in zip(first.tolist(), again.tolist(), strict=True)],
-    }
-    return Found(table, found, facts)
-
-
-# --- the network ----------------------------------------------------------------------------------
 
 
 def labelled_pictures(
@@ -177,7 +253,7 @@ def network(
     key = ("network", repr(schooling), *_key(trains, encoder, recipes, models))
     if key not in _KEPT:
         _, shades, labels, _ = labelled_pictures(trains, encoder, recipes, models)
-        _KEPT[key] = schooled(shades, labels, schooling)
+        _KEPT[key] = trained(shades, labels, schooling)
     net: PatternNet = _KEPT[key]
     return net
 
@@ -196,45 +272,37 @@ def pattern_network(
 ) -> Found:
     """How well the network and the rule find the labels of maps they have not seen.
 
-    The maps are told by networks that saw neither their head nor their input.
+    Every map is classified by a network that saw neither its head nor its input.
     table  id, model, task, layer, head, fold, label, network, rule, shuffled (a network that learnt
-           from labels dealt out at random)
+           from shuffled labels)
     """
     rows, shades, given, called = labelled_pictures(trains, encoder, recipes, models, progress)
     folds = [row.fold for row in rows]
     schooling = Schooling(epochs, width, seed=seed)
-    by_net = told_unseen(shades, given, folds, schooling)
+    by_net = classified_unseen(shades, given, folds, schooling)
     generator = torch.Generator().manual_seed(seed)
     dealt = given[torch.randperm(len(given), generator=generator)]
-    by_chance = told_unseen(shades, dealt, folds, schooling)
+    by_chance = classified_unseen(shades, dealt, folds, schooling)
     names = np.array(PATTERNS)
-    table = pd.DataFrame(
-        {
-            "id": [row.id for row in rows],
-            "model": [row.model for row in rows],
-            "task": [row.task for row in rows],
-            "layer": [row.layer for row in rows],
-            "head": [row.head for row in rows],
-            "fold": folds,
-            "label": names[given.numpy()],
-            "network": names[by_net],
-            "rule": names[called],
-            "shuffled": names[by_chance],
-        }
+    whose = [{name: getattr(row, name) for name in MAP_COLUMNS} for row in rows]
+    table = pd.DataFrame(whose).assign(
+        label=names[given.numpy()],
+        network=names[by_net],
+        rule=names[called],
+        shuffled=names[by_chance],
     )
-    return Found(
-        table, _scores(table, seed), {"inputs": len(rows), "epochs": epochs, "width": width}
-    )
+    facts = {"inputs": len(rows), "epochs": epochs, "width": width}
+    return Found(table, _scores(table, seed), facts)
 
 
 def _scores(table: pd.DataFrame, seed: int) -> dict[str, Finding]:
-    places = _places(table, seed)
-    label = _numbered(table["label"])
+    """F1, accuracy and kappa of each who sorted the maps, with heads drawn again."""
+    places, label = _places(table, seed), _numbered(table["label"])
     found: dict[str, np.ndarray] = {}
     for name in ("network", "rule", "shuffled"):
         told = _numbered(table[name])
         grids = np.stack([confusion(label[at], told[at]) for at in places])
-        f1, n = class_f1(grids), grids.sum(-1)
+        f1, n = np.nan_to_num(class_f1(grids)), grids.sum(-1)
         found[f"{name}.macro"] = f1.mean(-1)
         found[f"{name}.weighted"] = (f1 * n).sum(-1) / n.sum(-1)
         found[f"{name}.accuracy"] = np.trace(grids, axis1=1, axis2=2) / n.sum(-1)
@@ -244,35 +312,6 @@ def _scores(table: pd.DataFrame, seed: int) -> dict[str, Finding]:
     found["network.f1"] = found["network.macro"]
     found["network.f1_over_shuffled"] = found["network.f1"] / found["shuffled.macro"].clip(1e-9)
     return {name: drawn(values) for name, values in found.items()}
-
-
-def _numbered(names: Any) -> np.ndarray:
-    return np.array([PATTERNS.index(name) for name in names])
-
-
-def confusion(label: np.ndarray, told: np.ndarray) -> np.ndarray:
-    """(label, told): how many maps of each label are called each pattern."""
-    n = len(PATTERNS)
-    return np.bincount(n * label + told, minlength=n * n).reshape(n, n).astype(float)
-
-
-def class_f1(grids: np.ndarray) -> np.ndarray:
-    """(..., label): F1 of each class of some confusions; 0 where it is neither there nor called."""
-    right = np.diagonal(grids, axis1=-2, axis2=-1)
-    either = grids.sum(-1) + grids.sum(-2)
-    return np.divide(2 * right, either, out=np.zeros_like(right), where=either > 0)
-
-
-def kappa(grids: np.ndarray) -> np.ndarray:
-    """Cohen's kappa of some confusions: agreement beyond that of two who guess by their shares."""
-    n = grids.sum((-2, -1))
-    seen = np.trace(grids, axis1=-2, axis2=-1) / n
-    luck = (grids.sum(-1) * grids.sum(-2)).sum(-1) / n**2
-    return np.asarray((seen - luck) / (1 - luck))
-
-
-def _places(table: pd.DataFrame, seed: int) -> list[np.ndarray]:
-    return drawn_heads(list(zip(table["model"], table["layer"], table["head"], strict=True)), seed)
 
 
 # --- shares ---------------------------------------------------------------------------------------
@@ -301,12 +340,12 @@ def pattern_counts(
     train = dict(zip(recipes, trains, strict=True))[task]
     recipe = recipes[task]
     model = tuned_model(train, encoder=encoder, task=task, recipe=recipe, progress=progress)
-    found = measured(model.encoder, test, [pattern_metric(net)], recipe, progress)
+    options: Any = {"max_length": recipe["max_length"], "on_long": "truncate"}
+    found = measure(model.encoder, test, [pattern_metric(net)], progress=progress, **options)
     counts = found.rows("pattern")[0].sum(2).astype(np.int16)  # example layer pattern
-    place, layer = (axis.ravel() for axis in np.indices(counts.shape[:2]))
-    table = pd.DataFrame({"input": place, "layer": layer + 1})
-    for number, name in enumerate(PATTERNS):
-        table[name] = counts[..., number].ravel()
+    place, layer = np.indices(counts.shape[:2]).reshape(2, -1)
+    columns = dict(zip(PATTERNS, counts.reshape(-1, len(PATTERNS)).T, strict=True))
+    table = pd.DataFrame({"input": place, "layer": layer + 1, **columns})
     pair = bool(test.examples and len(test.examples[0].parts) > 1)
     facts = {"inputs": len(counts), "passes": len(counts), "task": task, "pair": pair}
     return Found(table, facts=facts)
@@ -316,7 +355,7 @@ def pattern_counts(
 def pattern_overview(
     *tables: pd.DataFrame, tasks: Sequence[str], pairs: Sequence[bool], seed: int = 0
 ) -> Found:
-    """Fig. 2: the share of each pattern in each task, corrected for what the network mistakes.
+    """Fig. 2: the share of each pattern in each task, corrected for the network's errors.
 
     tables  that of `pattern_network`, then those of `pattern_counts`, one per task
     table   task, layer (0 for all), pattern, called (percent, as the network says), share, low,
@@ -324,74 +363,64 @@ def pattern_overview(
 
     The correction asks which shares would be called so, given what the network calls labelled
     maps of each pattern that it has not seen: a maximum of the likelihood, for each task and layer.
-    It takes for granted that the network mistakes maps of all tasks alike.
+    It assumes that the network makes the same errors in all tasks.
     """
     judged, *counted = tables
     generator = np.random.default_rng(seed)
-    label, told = (
-        judged[name].map({p: i for i, p in enumerate(PATTERNS)}).to_numpy(int)
-        for name in ("label", "network")
-    )
-    mistakes = np.stack([_mistakes(label[at], told[at]) for at in _places(judged, seed)])
+    label, told = _numbered(judged["label"]), _numbered(judged["network"])
+    errors = np.stack([_error_rates(label[at], told[at]) for at in _places(judged, seed)])
     rows, whole = [], {}
     for table, task in zip(counted, tasks, strict=True):
-        counts = table[list(PATTERNS)].to_numpy(float)
         n_layers = int(table["layer"].max())
-        counts = counts.reshape(-1, n_layers, len(PATTERNS))
+        counts = table[list(PATTERNS)].to_numpy(float).reshape(-1, n_layers, len(PATTERNS))
         n = len(counts)
         places = [np.arange(n), *generator.integers(0, n, (DRAWS, n))]
         called = np.stack([counts[at].mean(0) for at in places])  # draw layer called
         called = called / called.sum(-1, keepdims=True)
         for layer in range(n_layers + 1):
             own = called.mean(1) if layer == 0 else called[:, layer - 1]
-            share = 100 * _unmixed(own, mistakes)
+            share = 100 * _true_shares(own, errors)
             if layer == 0:
                 whole[task] = share
-            for number, name in enumerate(PATTERNS):
-                row = {"task": task, "layer": layer, "pattern": name}
-                row["called"] = 100 * own[0, number]
-                one = drawn(share[:, number])
+            for name, percent, draws in zip(PATTERNS, 100 * own[0], share.T, strict=True):
+                one = drawn(draws)
+                row = {"task": task, "layer": layer, "pattern": name, "called": percent}
                 rows.append({**row, "share": one.value, "low": one.low, "high": one.high})
-    found = _pattern_claims(whole, dict(zip(tasks, pairs, strict=True)))
+    found = _pattern_claims(whole, np.array(pairs, bool))
     return Found(pd.DataFrame(rows), found, {"tasks": list(tasks)})
 
 
-def _mistakes(label: np.ndarray, told: np.ndarray) -> np.ndarray:
+def _error_rates(label: np.ndarray, told: np.ndarray) -> np.ndarray:
     """(label, called): what labelled maps of each pattern are called, each row sums to 1.
 
-    A little is added everywhere, so that nothing is thought impossible for want of examples.
+    A little is added everywhere, so that no error counts as impossible because no example shows it.
     """
-    table = np.full((len(PATTERNS), len(PATTERNS)), 0.1)
-    np.add.at(table, (label, told), 1.0)
-    return table / table.sum(1, keepdims=True)
+    table = confusion(label, told) + 0.1
+    return np.asarray(table / table.sum(1, keepdims=True))
 
 
-def _unmixed(called: np.ndarray, mistakes: np.ndarray, steps: int = 200) -> np.ndarray:
-    """(draw, label): the shares under which the called ones (draw, called) are likeliest.
+def _true_shares(called: np.ndarray, errors: np.ndarray, steps: int = 200) -> np.ndarray:
+    """(draw, label): the shares under which those called (draw, called) are most likely.
 
-    mistakes  (draw, label, called)
+    errors  (draw, label, called)
     """
     shares = np.full(called.shape, 1 / len(PATTERNS))
     for _ in range(steps):  # expectation, maximisation
-        expected = np.einsum("dl,dlc->dc", shares, mistakes)
-        shares = shares * np.einsum("dlc,dc->dl", mistakes, called / expected)
+        expected = np.einsum("dl,dlc->dc", shares, errors)
+        shares = shares * np.einsum("dlc,dc->dl", errors, called / expected)
         shares = shares / shares.sum(-1, keepdims=True)
     return shares
 
 
-def _pattern_claims(
-    whole: Mapping[str, np.ndarray], pairs: Mapping[str, bool]
-) -> dict[str, Finding]:
+def _pattern_claims(whole: Mapping[str, np.ndarray], is_pair: np.ndarray) -> dict[str, Finding]:
+    """The least, the most and the farthest apart of all tasks; `is_pair` of those of two texts."""
     shares = np.stack(list(whole.values()))  # task draw pattern
-    other = shares[..., PATTERNS.index("heterogeneous")]
-    three = shares[..., : len(FIRST_THREE)].sum(-1)
+    rest, block = (shares[..., PATTERNS.index(name)] for name in ("heterogeneous", "block"))
     found = {
-        "patterns.heterogeneous_least": drawn(other.min(0)),
-        "patterns.heterogeneous_most": drawn(other.max(0)),
-        "patterns.first_three_least": drawn(three.min(0)),
+        "patterns.heterogeneous_least": drawn(rest.min(0)),
+        "patterns.heterogeneous_most": drawn(rest.max(0)),
+        "patterns.first_three_least": drawn(shares[..., :3].sum(-1).min(0)),
     }
-    is_pair = np.array([pairs[task] for task in whole])
-    block = shares[..., PATTERNS.index("block")]
     if is_pair.any() and not is_pair.all():
         found["patterns.block_lead"] = drawn(block[is_pair].mean(0) - block[~is_pair].mean(0))
     if is_pair.sum() > 1:

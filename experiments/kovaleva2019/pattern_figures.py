@@ -1,17 +1,16 @@
-"""Five patterns of attention maps: examples, shares by task and by layer, and who agrees."""
+"""Figures of the five patterns: examples, shares by task and by layer, and who agrees."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgba
+from matplotlib.colors import to_hex, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Patch
@@ -20,21 +19,20 @@ from numpy.typing import NDArray
 from attnlib.errors import BadValue, check_choice
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
-from attnlib.plots.labels import task_name
+from attnlib.plots.labels import task_name, upper
 from attnlib.plots.rows import HOLLOW
-from experiments.guan2020.type_figures import TYPE_LOOKS
-from experiments.kovaleva2019.taskgrids import ink_on
-from experiments.shared.patterns import PATTERNS
+from attnlib.plots.style import ink_on
+from experiments.kovaleva2019.patterns import PATTERNS, PatternExample, class_f1
 
 REST = "heterogeneous"
 
-# Vertical and diagonal are what they are among the head types; a mixture with vertical is brown in
-# both. Of the palette's hues brown also stays farthest from the others for colour-blind eyes.
+# Vertical and diagonal look as they do among Guan's head types; a mixture with vertical is brown
+# in both. Of the palette's hues brown also stays farthest from the others for colour-blind eyes.
 PATTERN_LOOKS: Mapping[str, style.Look] = MappingProxyType(
     {
-        "vertical": TYPE_LOOKS["vertical"],
-        "diagonal": TYPE_LOOKS["diagonal"],
-        "vertical+diagonal": TYPE_LOOKS["dense&vertical"],
+        "vertical": style.Look(style.LOOKS["special"].colour, "^", (0, (1.5, 1.2))),
+        "diagonal": style.Look(style.LOOKS["next"].colour, "D", "-"),
+        "vertical+diagonal": style.Look(style.LOOKS["self"].colour, "s", (0, (5, 1.5))),
         "block": style.Look(style.LOOKS["block"].colour, "o", (0, (3, 1, 1, 1))),
         REST: style.Look(style.LOOKS["other"].colour, "x", (0, (2, 2))),
     }
@@ -47,15 +45,6 @@ PALE = 0.4
 MOST = 8
 GAP = 0.4  # percent; the page between two parts, for eyes that cannot tell their colours apart
 SHADES = style.SEQUENTIAL.resampled(32)  # no eye sees more in a small picture, and it packs better
-
-
-@dataclass(frozen=True, eq=False)
-class PatternExample:
-    """A map to show: its pattern, its picture (side, side), and a name such as "MRPC 4-7"."""
-
-    pattern: str
-    picture: NDArray[Any]
-    name: str
 
 
 def pattern_fill(pattern: str) -> tuple[float, float, float, float]:
@@ -90,7 +79,7 @@ def pattern_examples(examples: Sequence[PatternExample], *, caption: str | None 
     )
     pairs = [(one.pattern, one.name) for found in lines.values() for one in found]
     rows = pd.DataFrame(pairs, columns=["pattern", "name"])
-    alt = f"Small pictures of attention maps. {text} {told[:1].upper()}{told[1:]}."
+    alt = f"Small pictures of attention maps. {text} {upper(told)}."
     return Drawing(figure, caption or text, alt, rows)
 
 
@@ -248,3 +237,97 @@ def _spoken(shares: pd.DataFrame, name: Any) -> str:
         f"{name(one)} {', '.join(f'{pattern} {row[pattern]:.0f}' for pattern in PATTERNS)}"
         for one, row in shares.iterrows()
     )
+
+
+# --- agreement ------------------------------------------------------------------------------------
+
+
+def pattern_confusion(table: pd.DataFrame, *, caption: str | None = None) -> Drawing:
+    """What maps of each label are called by another: a network, a rule, a second look.
+
+    table  label (by eye), called, n; and `by`, who calls, if there are several
+    """
+    need(table, "label", "called", "n")
+    rows = table.reset_index(drop=True)
+    by = rows["by"] if "by" in rows else pd.Series("", index=rows.index)
+    grids = {str(name): _counts(part) for name, part in rows.groupby(by, sort=False)}
+    lines = math.ceil(len(grids) / 3)
+    columns = math.ceil(len(grids) / lines)
+    with style.drawing():
+        width = style.WIDTHS[{1: "narrow", 2: "column"}.get(columns, "wide")]
+        size = (width, 0.25 + lines * (1.15 + 0.8 * (width - 1.2) / columns))
+        figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(wspace=0.03, hspace=0.05))
+        axes = figure.subplots(lines, columns, squeeze=False, sharey=True).ravel()
+        for panel, (name, grid) in zip(axes, grids.items(), strict=False):
+            _confusion(panel, grid)
+            total = f"{grid.sum():,.0f} maps"
+            panel.set_title(f"{name}, {total}" if name else total, fontsize=9, pad=16)
+            panel.set_xlabel("called", fontsize=8)
+        for panel in axes[::columns]:
+            panel.set_ylabel("label by eye", fontsize=8)
+        for spare in axes[len(grids) :]:
+            spare.remove()
+    told = " ".join(_agreement(name, grid) for name, grid in grids.items())
+    text = f"Numbers are maps; the darker, the more of a label's row. {told}"
+    each = "; ".join(f"{name} {_scores(grid)}".strip() for name, grid in grids.items())
+    alt = f"Matrices of label by eye and pattern called. {told} F1: {each}."
+    return Drawing(figure, caption or text, alt, rows)
+
+
+def _counts(rows: pd.DataFrame) -> NDArray[Any]:
+    """Maps (label, called)."""
+    for name in ("label", "called"):
+        for one in dict.fromkeys(rows[name]):
+            check_choice(name, one, PATTERNS)
+    if rows.duplicated(["label", "called"]).any():
+        raise BadValue("two rows have the same label and called; give one.")
+    if not (rows["n"] >= 0).all() or not rows["n"].sum():
+        raise BadValue("the numbers of maps are all 0, or one is below 0; give counts.")
+    grid = rows.pivot(index="label", columns="called", values="n")
+    return grid.reindex(PATTERNS, columns=PATTERNS).fillna(0).to_numpy(float)
+
+
+def _confusion(panel: Axes, grid: NDArray[Any]) -> None:
+    n = len(PATTERNS)
+    shares = grid / np.maximum(grid.sum(1, keepdims=True), 1)
+    shares[grid.sum(1) == 0] = np.nan
+    edge: Any = {"lw": 0.8, "ec": "white", "vmin": 0, "vmax": 1}
+    panel.pcolormesh(np.arange(n), np.arange(n), shares, cmap=style.SEQUENTIAL, **edge)
+    middle: Any = {"ha": "center", "va": "center_baseline", "fontsize": 8}
+    for (y, x), count in np.ndenumerate(grid):
+        if count:
+            ink = ink_on(to_hex(style.SEQUENTIAL(shares[y, x])))
+            panel.text(x, y, f"{count:.0f}", color=ink, **middle)
+    panel.text(n, -0.8, "F1", alpha=0.65, **middle)
+    for y, score in enumerate(class_f1(grid)):
+        panel.text(n, y, _score(score), **middle)
+    panel.set_xticks(range(n), PATTERNS, rotation=40, ha="right", rotation_mode="anchor")
+    panel.set_yticks(range(n), PATTERNS)
+    panel.set(aspect="equal", xlim=(-0.5, n + 0.4), ylim=(n - 0.5, -0.5))
+    panel.tick_params(length=0, labelsize=8, pad=2)
+    panel.spines[:].set_visible(False)
+
+
+def _agreement(by: str, grid: NDArray[Any]) -> str:
+    """How many labels it repeats, its mean F1, and what it takes for what most often."""
+    same, every = int(np.trace(grid)), int(grid.sum())
+    start = f"{upper(by)}: " if by else ""
+    told = f"{start}{same} of {every} maps are called by their label ({100 * same / every:.0f}%)"
+    wrong = grid - np.diag(np.diag(grid))
+    label, called = np.unravel_index(wrong.argmax(), wrong.shape)
+    most = (
+        f"; most often {PATTERNS[label]} is called {PATTERNS[called]} ({wrong.max():.0f})"
+        if wrong.any()
+        else ""
+    )
+    return f"{told}, mean F1 {np.nanmean(class_f1(grid)):.2f}{most}."
+
+
+def _scores(grid: NDArray[Any]) -> str:
+    return ", ".join(
+        f"{name} {_score(score)}" for name, score in zip(PATTERNS, class_f1(grid), strict=True)
+    )
+
+
+def _score(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.2f}"

@@ -11,13 +11,12 @@ from scipy.stats import spearmanr
 
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS
-from attnlib.measuring.head_tables import head_name
 from attnlib.measuring.significance import ALPHA, benjamini_hochberg, holm
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.kovaleva2019.grids import TAIL, drawn
+from experiments.kovaleva2019.frames import strongest
 from experiments.shared.ablation import (
     Answers,
     disabled,
@@ -27,6 +26,7 @@ from experiments.shared.ablation import (
     points,
     row_scores,
 )
+from experiments.shared.intervals import TAIL, drawn
 from experiments.shared.taskplans import tuned_model
 
 HARMLESS = -0.5
@@ -121,7 +121,7 @@ def _answers(table: pd.DataFrame, task: str) -> Answers:
 def _chosen_gains(found: Answers, heads: np.ndarray, seed: int) -> dict[str, list[float]]:
     """The gain of the best head on the half of the inputs that chose it, and on the other half.
 
-    Means over random halves, and the middle 95 % of them; heads that are equally good count alike.
+    Means over random halves, and the middle 95 % of them; heads that are equally good are averaged.
     """
     generator = np.random.default_rng(seed)
     rows = np.concatenate([[0], 1 + np.flatnonzero(heads)])
@@ -206,29 +206,29 @@ def _claims(
     effects: Mapping[str, pd.DataFrame],
     facts: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Finding]:
-    least, most = (
-        Finding(float(row["best_gain"]), float(row["low"]), float(row["high"]))
-        for row in (
-            table.loc[at] for at in (table["best_gain"].idxmin(), table["best_gain"].idxmax())
-        )
-    )
+    """What holds over all tasks, and what the paper says of some by name."""
     harmless = np.mean([one["harmless"] for one in facts.values()], axis=0)
-    found = {
-        "disabling.some_gain": Finding(float((table["best_gain"] > 0).mean())),
-        "disabling.clean_gain_share": Finding(float((table["clean_gain"] > 0).mean())),
-        "disabling.least_best_gain": least,
-        "disabling.most_best_gain": most,
-        "disabling.significant_gains": Finding(float(table["gains"].sum())),
-        "disabling.layer_gain_share": Finding(float((table["best_layer_gain"] > 0).mean())),
-        "disabling.layer_significant_share": Finding(float((table["layer_gains"] > 0).mean())),
-        "disabling.harmless_share": Finding(*(float(end) for end in harmless)),
-        "disabling.significant_losses": Finding(float(table["losses"].sum())),
-        "disabling.layers_harmless": Finding(float(table["layers_harmless"].mean())),
+    counted = {
+        "some_gain": (table["best_gain"] > 0).mean(),
+        "clean_gain_share": (table["clean_gain"] > 0).mean(),
+        "significant_gains": table["gains"].sum(),
+        "layer_gain_share": (table["best_layer_gain"] > 0).mean(),
+        "layer_significant_share": (table["layer_gains"] > 0).mean(),
+        "significant_losses": table["losses"].sum(),
+        "layers_harmless": table["layers_harmless"].mean(),
     }
+    found = {f"disabling.{name}": Finding(float(value)) for name, value in counted.items()}
+    found["disabling.harmless_share"] = Finding(*(float(end) for end in harmless))
+    least, most = table["best_gain"].idxmin(), table["best_gain"].idxmax()
+    found["disabling.least_best_gain"] = _interval(table.loc[least], "best_gain")
+    found["disabling.most_best_gain"] = _interval(table.loc[most], "best_gain")
     if {"mrpc", "rte"} <= set(effects):
         n_gaining = sum(facts[task]["mean_change"][0] > 0 for task in ("mrpc", "rte"))
         found["disabling.mean_gain_tasks"] = Finding(float(n_gaining))
-    first = {task: _first_layer(rows) for task, rows in effects.items()}
+    first = {
+        task: _interval(rows[rows["name"] == "layer 1"].iloc[0], "change")
+        for task, rows in effects.items()
+    }
     if "rte" in first:
         found["disabling.rte_first_layer"] = first["rte"]
         found["disabling.rte_first_layer_low"] = Finding(first["rte"].low)
@@ -236,25 +236,14 @@ def _claims(
         pair = (first["qnli"], first["mnli"])
         found["disabling.qnli_mnli_first_layer"] = min(pair, key=lambda one: one.value)
     if {"stsb", "rte"} <= set(effects):
-        found["disabling.stsb_rte"] = Finding(cost_correlation(effects["stsb"], effects["rte"]))
+        heads = [effects[task].query("head > 0").set_index("name") for task in ("stsb", "rte")]
+        one, other = (part["change"].reindex(heads[0].index) for part in heads)
+        found["disabling.stsb_rte"] = Finding(float(spearmanr(one, other).statistic))
     return found
 
 
-def _first_layer(rows: pd.DataFrame) -> Finding:
-    row = rows[rows["name"] == "layer 1"].iloc[0]
-    return Finding(float(row["change"]), float(row["low"]), float(row["high"]))
-
-
-def head_costs(effects: pd.DataFrame) -> pd.Series:
-    """What each head is worth: the score that is lost without it, by its name."""
-    heads = effects[effects["head"] > 0]
-    return pd.Series(-heads["change"].to_numpy(), index=heads["name"].to_list())
-
-
-def cost_correlation(first: pd.DataFrame, second: pd.DataFrame) -> float:
-    """Rank correlation over heads of what two tasks lose without each of them."""
-    one, other = head_costs(first), head_costs(second)
-    return float(spearmanr(one, other[one.index]).statistic)
+def _interval(row: pd.Series, column: str) -> Finding:
+    return Finding(float(row[column]), float(row["low"]), float(row["high"]))
 
 
 @experiment(version=1)
@@ -278,9 +267,3 @@ def frame_heads_disabled(*tables: pd.DataFrame, tasks: Sequence[str], n: int = 2
         "disabling.frame_heads_significant": Finding(float(table.loc[sure, "task"].nunique())),
     }
     return Found(table, found, {"heads": names, "tasks": list(tasks)})
-
-
-def strongest(frames: pd.DataFrame, n: int) -> list[str]:
-    """The names of the n heads with the highest mean score."""
-    rows = frames.nlargest(n, "mean")
-    return [head_name(row) for _, row in rows.iterrows()]

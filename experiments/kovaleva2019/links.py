@@ -1,24 +1,30 @@
-"""Sec. 4.5, Fig. 7: attention along links between words, and from [CLS] in the last layer."""
+"""Sec. 4.5, Fig. 7 and Sec. 5: attention along links between words, from [CLS], and to copies."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from jaxtyping import Bool
 from scipy.stats import rankdata, spearmanr
+from torch import Tensor
 
+from attnlib.attention.encode import Batch
 from attnlib.attention.maps import Attention
 from attnlib.data.corpora import Corpus, with_trees
-from attnlib.measuring.head_tables import head_name
+from attnlib.measuring.head_tables import head_name, head_rows
 from attnlib.measuring.significance import ALPHA, benjamini_hochberg, one_sided
-from attnlib.measuring.stream import Progress
+from attnlib.measuring.stream import Progress, measure
 from attnlib.metrics.links import (
     control_metric,
+    copy_links,
     found_links,
     link_metric,
+    linked_pieces,
+    per_batch,
     relation_links,
     tag_links,
 )
@@ -27,7 +33,7 @@ from attnlib.metrics.word_kinds import FEATURES, Feature, Marked, markers
 from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.kovaleva2019.grids import head_rows, mean_ends, measured
+from experiments.shared.intervals import mean_ends
 from experiments.shared.taskplans import tuned_model
 
 SUBJECTS = ("nsubj", "nsubjpass", "csubj")
@@ -36,6 +42,7 @@ PUNCTUATION = Feature("punctuation", tags=frozenset(("PUNCT",)))
 PUNCTUATION_TASKS = ("stsb", "rte", "qnli")
 TIE = 1e-4
 """Two means are equal if they differ by less than this share."""
+Pairs = Bool[Tensor, "batch query key"]
 LINK_FINDINGS = {
     "tokens.subject_diagonal": ("subject", "diagonal"),
     "tokens.pronoun_diagonal": ("pronoun", "diagonal"),
@@ -67,7 +74,8 @@ def word_links(
     metrics = [METRICS[key] for key in NEIGHBOURS]
     known = {name: one for name, one in links.items() if one.n_inputs()}
     metrics += [make(one) for one in known.values() for make in (link_metric, control_metric)]
-    found = measured(model.encoder, parsed, metrics, recipe, progress)
+    options: Any = {"max_length": recipe["max_length"], "on_long": "truncate", "progress": progress}
+    found = measure(model.encoder, parsed, metrics, **options)
     near = sum(found.grid(key) for key in NEIGHBOURS)
     grids: dict[str, np.ndarray] = {"near": np.asarray(near)}
     for name in known:
@@ -97,23 +105,21 @@ def link_overview(*tables: pd.DataFrame, tasks: Sequence[str]) -> Found:
     for table, task in zip(tables, tasks, strict=True):
         known = [name for name in ("subject", "pronoun") if name in table]
         for name in known:
-            others = [other for other in known if other != name]
             top, lead = table.loc[table[name].idxmax()], table[f"{name}_lead"]
-            leader = table.loc[lead.idxmax()] if lead.notna().any() else None
-            tested = table[f"{name}_q"].dropna()
+            led = lead.notna().any()
             row = {
                 "task": task,
                 "link": name,
                 "diagonal": float(spearmanr(table[name], table["near"]).statistic),
                 "best": head_name(top),
                 "score": float(top[name]),
-                "leader": "" if leader is None else head_name(leader),
+                "leader": head_name(table.loc[lead.idxmax()]) if led else "",
                 "best_lead": float(lead.max()),
-                "beyond": 100 * float((tested < ALPHA).mean()),
+                "beyond": 100 * float((table[f"{name}_q"].dropna() < ALPHA).mean()),
                 "other": np.nan,
                 "other_given_near": np.nan,
             }
-            for other in others:
+            for other in set(known) - {name}:
                 row["other"] = float(spearmanr(table[name], table[other]).statistic)
                 row["other_given_near"] = partial_rank(table[name], table[other], table["near"])
             rows.append(row)
@@ -158,12 +164,11 @@ def cls_attention(
     parsed = with_trees(test)
     places = markers(parsed.examples, (*FEATURES, PUNCTUATION))
     metrics = [_from_cls(kind, marked) for kind, marked in places.items()]
-    found = measured(model.encoder, parsed, metrics, recipe, progress)
+    options: Any = {"max_length": recipe["max_length"], "on_long": "truncate", "progress": progress}
+    found = measure(model.encoder, parsed, metrics, **options)
     rows = []
-    for metric in metrics:
-        values = found.values(metric.key)[:, -1].mean(1)
-        ends = mean_ends(values, seed)
-        kind = metric.key.removeprefix("from_cls_")
+    for kind, metric in zip(places, metrics, strict=True):
+        ends = mean_ends(found.values(metric.key)[:, -1].mean(1), seed)
         row = {"task": task, "kind": kind, "mean": ends.mean.item(), "low": ends.low.item()}
         rows.append({**row, "high": ends.high.item(), "n": int(ends.n)})
     table = pd.DataFrame(rows)
@@ -181,7 +186,7 @@ def _from_cls(kind: str, marked: Marked) -> Metric:
         return Partial(found, here.any(-1).to(found.dtype))
 
     what = f"Largest weight from [CLS] to a token of the kind '{kind}'."
-    return Metric(f"from_cls_{kind}", what, "kovaleva2019:sec4.5", "weight", (0, 1), kernel)
+    return Metric(f"from_cls_{kind}", what, "kovaleva2019:sec4.5", "weight", (0.0, 1.0), kernel)
 
 
 @experiment(version=1)
@@ -204,3 +209,75 @@ def cls_overview(*tables: pd.DataFrame, tasks: Sequence[str]) -> Found:
         share = float((asked["punctuation"] > asked["sep"]).mean())
         findings["cls.punctuation_first"] = Finding(share)
     return Found(found, findings)
+
+
+# --- a word's copy in the other text --------------------------------------------------------------
+
+
+@experiment(version=1, reads=["spacy-en"], trains=True)
+def copied_words(
+    train: Corpus,
+    test: Corpus,
+    *,
+    encoder: Encoder,
+    task: str,
+    recipe: Mapping[str, Any],
+    progress: Progress | None = None,
+) -> Found:
+    """Attention from a word to its copy in the other text, and to other words of that text.
+
+    table  task, layer, head, copy, other (mean weight per pair of pieces), ratio
+    """
+    model = tuned_model(train, encoder=encoder, task=task, recipe=recipe, progress=progress)
+    parsed = with_trees(test)
+    links = found_links("copy", parsed.examples, copy_links)
+    copies = per_batch(lambda batch: linked_pieces(links, batch))
+    metrics = [
+        _pair_mean("copy", copies),
+        _pair_mean("other", per_batch(lambda batch: _across(batch, copies(batch)))),
+    ]
+    options: Any = {"max_length": recipe["max_length"], "on_long": "truncate", "progress": progress}
+    found = measure(model.encoder, parsed, metrics, **options)
+    copy, other = (found.grid(f"pairs_{name}") for name in ("copy", "other"))
+    table = head_rows(copy=copy, other=other, ratio=copy / other)
+    table.insert(0, "task", task)
+    n = found.n_examples
+    facts = {"inputs": n, "passes": n, "with_copies": links.n_inputs(), "task": task}
+    return Found(table, facts=facts)
+
+
+def _across(batch: Batch, copies: Tensor) -> Tensor:
+    """Pairs of words in different texts that are no copies; only of words that have a copy."""
+    words = batch.word >= 0
+    apart = batch.segment[:, :, None] != batch.segment[:, None, :]
+    return apart & words[:, :, None] & words[:, None, :] & ~copies & copies.any(-1)[:, :, None]
+
+
+def _pair_mean(name: str, linked: Callable[[Batch], Pairs]) -> Metric:
+    def kernel(attention: Attention) -> Partial:
+        pairs = linked(attention.batch)
+        total = torch.einsum("bhqk,bqk->bh", attention.weights, pairs.to(attention.weights.dtype))
+        n = pairs.flatten(1).sum(-1).to(total.dtype)
+        return Partial(total / n.clamp_min(1)[:, None], (n > 0).to(total.dtype))
+
+    what = f"Mean weight over pairs of pieces of the kind '{name}'."
+    return Metric(f"pairs_{name}", what, "kovaleva2019:sec5", "weight", (0.0, 1.0), kernel)
+
+
+@experiment(version=1)
+def repeats_overview(copies: pd.DataFrame, costs: pd.DataFrame) -> Found:
+    """Does a task need the heads that find a word's copy in the other text?
+
+    copies  the table of `copied_words`;  costs  that of `disabling_effects` for the same task
+    table   layer, head, copy, other, ratio, cost
+    """
+    heads = costs[costs["head"] > 0]
+    cost = pd.DataFrame({"layer": heads["layer"], "head": heads["head"], "cost": -heads["change"]})
+    table = copies.merge(cost, on=["layer", "head"])
+    needed = table.loc[table["cost"].idxmax()]
+    findings = {
+        "repeats.best_ratio": float(needed["ratio"]),
+        "repeats.cost_correlation": float(spearmanr(table["copy"], table["cost"]).statistic),
+    }
+    facts = {"needed": head_name(needed), "cost": needed["cost"]}
+    return Found(table, {name: Finding(value) for name, value in findings.items()}, facts)
