@@ -25,7 +25,7 @@ from experiments.shared.sortings import (
     adjusted_information,
     agreement_kappa,
     controlled,
-    same_answers,
+    kappa,
     shuffled_p,
 )
 
@@ -125,8 +125,8 @@ def question_agreement(labels: pd.DataFrame, *, seed: int = 0) -> Found:
                 {
                     **{"question": question, "one": one, "other": other},
                     **ends("kappa", kappas[one, other]),
-                    "p": shuffled_p(first, second, same_answers, seed=seed),
-                    "p_within": shuffled_p(first, second, same_answers, within=layer, seed=seed),
+                    "p": shuffled_p(first, second, kappa, seed=seed),
+                    "p_within": shuffled_p(first, second, kappa, within=layer, seed=seed),
                     **{"yes_one": int(first.sum()), "yes_other": int(second.sum())},
                 }
             )

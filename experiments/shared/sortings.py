@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats.contingency import crosstab
-from sklearn.metrics import adjusted_mutual_info_score, cohen_kappa_score
+from sklearn.metrics import adjusted_mutual_info_score, confusion_matrix
 
 from attnlib.errors import BadValue
 from attnlib.measuring.significance import benjamini_hochberg
@@ -42,9 +42,15 @@ def mutual_information(counts: Float[np.ndarray, "*axes one other"]) -> Float[np
     return np.asarray(np.where(share > 0, terms, 0.0).sum((-2, -1)))
 
 
-def same_answers(counts: Float[np.ndarray, "*axes label label"]) -> Float[np.ndarray, "*axes"]:
-    """Heads with the same answer twice; with fixed numbers of yes, kappa rises with it."""
-    return np.asarray(np.trace(counts, axis1=-2, axis2=-1))
+def kappa(counts: Float[np.ndarray, "*axes label label"]) -> Float[np.ndarray, "*axes"]:
+    """Cohen's kappa of a square table of counts; NaN where a rater has only one answer."""
+    n = counts.sum((-2, -1))
+    seen = np.trace(counts, axis1=-2, axis2=-1) / n
+    rows, columns = counts.sum(-1) / n[..., None], counts.sum(-2) / n[..., None]
+    luck = (rows * columns).sum(-1)
+    constant = ((rows == 1).any(-1)) | ((columns == 1).any(-1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(constant, np.nan, (seen - luck) / (1 - luck)))
 
 
 def adjusted_information(one: Labels, other: Labels) -> float:
@@ -55,30 +61,15 @@ def adjusted_information(one: Labels, other: Labels) -> float:
     E[I] is the mean over all ways to deal the labels out again, with as many heads in each class.
     Undefined (NaN) where all heads have one label.
     """
-    return _defined(adjusted_mutual_info_score, one, other)
-
-
-def kappa(counts: Float[np.ndarray, "*axes label label"]) -> Float[np.ndarray, "*axes"]:
-    """Cohen's kappa of square tables of counts, many at once; NaN where a rater has one answer."""
-    n = counts.sum((-2, -1))
-    seen = np.trace(counts, axis1=-2, axis2=-1) / n
-    rows, columns = counts.sum(-1) / n[..., None], counts.sum(-2) / n[..., None]
-    luck = (rows * columns).sum(-1)
-    constant = ((rows == 1).any(-1)) | ((columns == 1).any(-1))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.where(constant, np.nan, (seen - luck) / (1 - luck)))
+    names = _names(one, other)
+    if any(len(np.unique(part)) == 1 for part in names):
+        return float("nan")
+    return float(adjusted_mutual_info_score(*names))
 
 
 def agreement_kappa(one: Labels, other: Labels) -> float:
     """Cohen's kappa of two sortings into the same classes; NaN where all heads have one label."""
-    return _defined(cohen_kappa_score, one, other)
-
-
-def _defined(score: Callable[..., float], one: Labels, other: Labels) -> float:
-    names = _names(one, other)
-    if any(len(np.unique(part)) == 1 for part in names):
-        return float("nan")
-    return float(score(*names))
+    return float(kappa(confusion_matrix(*_names(one, other))))
 
 
 def shuffled_p(

@@ -19,19 +19,20 @@ from attnlib.measuring.significance import ALPHA, one_sided
 from attnlib.models import Encoder
 from bookkit.claims import Finding, load_paper
 from bookkit.store import Found
-from experiments import agreement as paper
 from experiments.agreement import (
     effects,
-    folklore,
+    head_numbers,
     importance,
-    pairs,
-    plainwords,
-    sightings,
+    label_agreement,
+    label_stability,
+    plain_words,
     skills,
-    stability,
     vocabularies,
 )
-from experiments.agreement.sightings import OFFSETS, ROLES, SURFACE, Sighting
+from experiments.agreement.figures import head_links, signed
+from experiments.agreement.forecasts import forecasts
+from experiments.agreement.head_numbers import OFFSETS, ROLES, SURFACE, Sighting
+from experiments.agreement.label_stability import TWIN, form_and_kind, model_agreement
 from experiments.agreement.vocabularies import (
     JUDGED,
     QUESTIONS,
@@ -157,7 +158,7 @@ def test_every_label_answers_every_question() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_attention_by_distance_equals_a_loop(seed: int) -> None:
     attention = random_attention(seed=seed)
-    found = sightings.offset_metric(3)(attention)
+    found = head_numbers.offset_metric(3)(attention)
     weights, real = attention.weights.double().numpy(), attention.real.numpy()
     value = found.value.numpy()
     for b, h in np.ndindex(*weights.shape[:2]):
@@ -175,7 +176,7 @@ def test_a_head_that_looks_at_the_next_token_has_its_mass_there() -> None:
     attention = random_attention(seed=0)
     n = attention.weights.shape[-1]
     swapped = torch.zeros_like(attention.weights) + torch.eye(n).roll(1, 1)
-    found = sightings.offset_metric(1)(type(attention)(swapped, attention.batch))
+    found = head_numbers.offset_metric(1)(type(attention)(swapped, attention.batch))
     before, itself, after = found.value[0, 0].tolist()
     assert after == pytest.approx(1) and itself == 0
     assert before == 0  # a swapped direction would have it here
@@ -183,7 +184,7 @@ def test_a_head_that_looks_at_the_next_token_has_its_mass_there() -> None:
 
 def test_the_rule_as_a_metric_is_the_rule() -> None:
     attention = random_attention(seed=1)
-    found = sightings.rule_metric()(attention)
+    found = head_numbers.rule_metric()(attention)
     assert torch.equal(found.value.argmax(-1), rule(attention.weights, attention.batch))
     assert (found.value.sum(-1) == 1).all()
 
@@ -210,8 +211,9 @@ ENTROPY = head_rows(mean=np.arange(LAYERS * HEADS, dtype=float).reshape(LAYERS, 
 
 
 def test_the_same_sorting_under_other_names_agrees_wholly() -> None:
-    found = paper.label_agreement(labelled(), ENTROPY)
-    rows = found.table[pairs.between_papers(found.table)]
+    found = label_agreement.label_agreement(labelled(), ENTROPY)
+    of_papers = [label_agreement.of_papers(row.one, row.other) for row in found.table.itertuples()]
+    rows = found.table[of_papers]
     assert len(rows) == 9 and (rows["ami"] == 1).all()
     assert found.findings["agree.median"].value == 1
     assert found.findings["agree.beyond_chance"].value == 1
@@ -226,7 +228,7 @@ def test_random_sortings_do_not_agree() -> None:
         name: draw.choice([classes[0], classes[1]], LAYERS * HEADS).tolist()
         for name, classes in VOCABULARIES.items()
     }
-    found = paper.label_agreement(labelled(**given), ENTROPY)
+    found = label_agreement.label_agreement(labelled(**given), ENTROPY)
     assert found.findings["agree.beyond_chance"].value < 0.3
     assert abs(found.findings["agree.median"].value) < 0.15
 
@@ -237,7 +239,7 @@ def test_sortings_that_follow_the_layers_do_not_agree_beyond_them() -> None:
         name: [classes[0] if layer < 2 else classes[1] for layer in layers]
         for name, classes in VOCABULARIES.items()
     }
-    found = paper.label_agreement(labelled(**given), ENTROPY)
+    found = label_agreement.label_agreement(labelled(**given), ENTROPY)
     assert found.findings["agree.beyond_chance"].value == 1
     assert found.findings["agree.beyond_layers"].value == 0
 
@@ -249,7 +251,7 @@ def test_kappas_of_questions_by_hand() -> None:
         "guan": ["diagonal"] * half + ["dense"] * half,
         "rule": ["diagonal"] * (half - 3) + ["heterogeneous"] * (half + 3),
     }
-    found = paper.question_agreement(labelled(**given))
+    found = label_agreement.question_agreement(labelled(**given))
     rows = found.table.set_index(["question", "one", "other"])["kappa"]
     assert rows["near", "clark", "guan"] == 1
     seen, luck = 21 / 24, 0.5
@@ -266,12 +268,12 @@ def test_unanimous_heads_by_hand() -> None:
         "guan": ["diagonal"] * n,
         "pande": ["local"] * n,
     }
-    found = paper.question_agreement(labelled(**given))
+    found = label_agreement.question_agreement(labelled(**given))
     assert found.findings["agree.unanimous"].value == pytest.approx(20 / 24)
 
 
 def test_the_wall_counts_every_head_once_in_every_pair() -> None:
-    wall = paper.confusion_wall(labelled())
+    wall = label_agreement.confusion_wall(labelled())
     assert (wall.groupby(["one", "other"])["n"].sum() == LAYERS * HEADS).all()
     sums = wall.groupby(["one", "other"])["expected"].sum()
     assert sums.to_numpy() == pytest.approx(np.full(10, LAYERS * HEADS))
@@ -294,8 +296,8 @@ def test_the_wall_counts_every_head_once_in_every_pair() -> None:
     ],
 )
 def test_contradictions(row: str, one: str, column: str, other: str, odd: bool) -> None:
-    assert pairs._odd(row, one, column, other) is odd
-    assert pairs._odd(column, other, row, one) is odd
+    assert label_agreement._odd(row, one, column, other) is odd
+    assert label_agreement._odd(column, other, row, one) is odd
 
 
 # --- effects --------------------------------------------------------------------------------------
@@ -312,7 +314,7 @@ def test_costs_and_changed_answers_by_hand() -> None:
             "layer 1": [0, 0, 0, 0],
         }
     )
-    found = paper.task_effects(table, task="rte").table.set_index(["layer", "head"])
+    found = effects.task_effects(table, task="rte").table.set_index(["layer", "head"])
     assert found["cost"].to_dict() == {(1, 1): 0, (1, 2): 0, (2, 1): 50}
     assert found["influence"].to_dict() == {(1, 1): 0, (1, 2): 50, (2, 1): 50}
 
@@ -320,7 +322,7 @@ def test_costs_and_changed_answers_by_hand() -> None:
 def test_changed_scores_are_told_in_the_labels_spread() -> None:
     labels = [0.0, 1, 2, 3]
     table = pd.DataFrame({"label": labels, "whole": labels, "1-1": [0.5, 1.5, 2.5, 3.5]})
-    found = paper.task_effects(table, task="stsb").table.iloc[0]
+    found = effects.task_effects(table, task="stsb").table.iloc[0]
     assert found["influence"] == pytest.approx(100 * 0.5 / np.std(labels))
     assert found["cost"] == pytest.approx(0)  # the order is the same
 
@@ -339,19 +341,19 @@ def swept(n: int, spread: float, seed: int = 0) -> pd.DataFrame:
 
 
 def test_a_planted_influence_is_reliable_and_heads_that_differ_in_nothing_are_not() -> None:
-    found = paper.task_effects(swept(600, 0.1), task="rte").facts["reliability"]
+    found = effects.task_effects(swept(600, 0.1), task="rte").facts["reliability"]
     assert found["influence"] > 0.8
     flat = swept(600, 0.0)
     for name in flat.columns[2:]:
         flip = np.random.default_rng(int(name.replace("-", ""))).random(600) < 0.05
         flat[name] = np.where(flip, 1 - flat["whole"], flat["whole"])
-    noise = paper.task_effects(flat, task="rte").facts["reliability"]
+    noise = effects.task_effects(flat, task="rte").facts["reliability"]
     assert abs(noise["influence"]) < 0.4 and abs(noise["cost"]) < 0.4
 
 
 def test_heads_that_do_nothing_have_no_reliability() -> None:
     table = swept(100, 0.0)
-    assert paper.task_effects(table, task="rte").facts["reliability"]["cost"] is None
+    assert effects.task_effects(table, task="rte").facts["reliability"]["cost"] is None
 
 
 def test_reliability_steps_up_as_spearman_and_brown_say() -> None:
@@ -370,7 +372,7 @@ def test_medians_over_tasks() -> None:
         "c": {"reliability": {"cost": 0.3, "influence": 0.7}},
         "questions": {"reliability": {"cost": 0.9, "influence": 0.1}},  # a loss, no points
     }
-    found = paper.effect_reliability(facts=facts)
+    found = effects.effect_reliability(facts=facts)
     assert found.findings["reliability.cost"].value == pytest.approx(0.2)
     assert found.findings["reliability.influence"].value == pytest.approx(0.7)
 
@@ -396,9 +398,7 @@ def test_skills_are_the_accuracies_of_the_chapter_on_clark(monkeypatch: pytest.M
         assert rows["accuracy"].to_numpy() == pytest.approx(np.maximum(*sides))
         assert (rows["gain"] - (rows["accuracy"] - rows["baseline"])).abs().max() < 1e-9
         assert (rows["low"] <= rows["gain"] + 1e-9).all()
-    best = paper.best_relation(table)
-    assert len(best) == found.n_layers * found.n_heads
-    assert best["gain"].tolist() == table.groupby(["layer", "head"])["gain"].max().tolist()
+        assert len(rows) == found.n_layers * found.n_heads
 
 
 # --- importance and forecasts ---------------------------------------------------------------------
@@ -418,7 +418,7 @@ def important(seed: int = 0) -> pd.DataFrame:
 
 
 def test_importance_finds_what_is_alike_and_what_only_the_layer_makes_alike() -> None:
-    found = paper.importance_agreement(important())
+    found = importance.importance_agreement(important())
     rows = found.table.set_index(["one", "other"])
     assert rows.loc[("cost", "gradient"), "rho"] > 0.9
     assert rows.loc[("cost", "questions"), "rho"] == pytest.approx(1)
@@ -440,7 +440,7 @@ def test_forecasts_find_the_vocabulary_that_knows() -> None:
         labels.append(head_rows(label=grid).assign(vocabulary=name, draws=draws))
     keys = ["entropy", "mass_to_next", "rule_block", "network_block", "part_self", "bias_local"]
     numbers = [head_rows(mean=draw.normal(size=(6, 8))).assign(key=key) for key in keys]
-    found = paper.forecasts(pd.concat(labels), pd.concat(numbers), table, shuffles=20)
+    found = forecasts(pd.concat(labels), pd.concat(numbers), table, shuffles=20)
     own = found.table[found.table["target"] == "influence"]
     best = own.loc[own["r2"].idxmax()]
     assert (best["design"], best["form"]) == ("clark", "labels") and best["r2"] > 0.4
@@ -467,7 +467,9 @@ def said(**planted: Any) -> Found:
     for name, change in planted.items():
         change(given[name])
     numbers = [head_rows(mean=mass.reshape(6, 8)).assign(key=key) for key, mass in masses.items()]
-    return paper.sayings(table, pd.concat(numbers), pd.concat(relations), *costs, tasks=["a", "b"])
+    return importance.sayings(
+        table, pd.concat(numbers), pd.concat(relations), *costs, tasks=["a", "b"]
+    )
 
 
 def test_of_noise_nothing_can_be_said() -> None:
@@ -475,7 +477,7 @@ def test_of_noise_nothing_can_be_said() -> None:
     assert (found.table["q"] > 0.05).all() and (found.table["low"] < found.table["high"]).all()
     assert found.findings["saying.helped"].value == 0
     assert found.findings["saying.idle"].value == 1
-    assert len(paper.saying_rows(found)) == len(folklore.SAYINGS)
+    assert found.table["saying"].tolist() == list(importance.SAYINGS)
 
 
 def test_a_saying_that_is_true_is_found() -> None:
@@ -534,12 +536,12 @@ def test_nothing_to_correlate_has_no_p() -> None:
 def test_stability_over_halves_and_domains_by_hand() -> None:
     halves = {name: [0.5, 0.7, None] for name in VOCABULARIES}
     swapped = labelled(clark=["other", "broad"] * (LAYERS * HEADS // 2))
-    found = paper.label_stability(
+    found = label_stability.label_stability(
         labelled(),
         swapped,
         labelled(),
         names=["wiki", "web", "wiki"],
-        models=["m", "m", paper.TWIN],
+        models=["m", "m", TWIN],
         halves=[halves] * 3,
     )
     rows = found.table.set_index(["model", "over", "vocabulary"])["kappa"]
@@ -547,15 +549,15 @@ def test_stability_over_halves_and_domains_by_hand() -> None:
     assert rows["m", "domains", "clark"] == pytest.approx(-1)
     assert rows["m", "domains", "guan"] == 1
     assert found.findings["stability.domains.least"].value == pytest.approx(-1)
-    rows = paper.stability_rows(found)
-    assert len(rows) == 15 and rows["group"].nunique() == 3
     assert found.findings["stability.twin"].value == pytest.approx(0.6)
 
 
 def test_labels_of_a_network_that_never_vary_have_no_kappa() -> None:
     nothing = {name: [None, None] for name in VOCABULARIES}
-    found = paper.label_stability(labelled(), names=["wiki"], models=[paper.TWIN], halves=[nothing])
-    assert paper.stability_rows(found)["value"].isna().all()
+    found = label_stability.label_stability(
+        labelled(), names=["wiki"], models=[TWIN], halves=[nothing]
+    )
+    assert found.table["kappa"].isna().all()
     assert math.isnan(found.findings["stability.twin"].value)
 
 
@@ -563,7 +565,7 @@ def test_names_that_follow_the_form_by_hand() -> None:
     """Sentences are named like other sentences, and unlike passages of their own kind."""
     turned = ["other", "broad"] * (LAYERS * HEADS // 2)
     passages, sentences, web = labelled(clark=turned), labelled(), labelled()
-    found = paper.form_and_kind(passages, sentences, web, names=["wiki", "parsed", "web"])
+    found = form_and_kind(passages, sentences, web, names=["wiki", "parsed", "web"])
     rows = found.table.set_index(["vocabulary", "differs"])
     assert len(rows) == 2 * len(VOCABULARIES)
     assert rows.loc[("clark", "form"), "kappa"] == pytest.approx(-1)
@@ -571,12 +573,7 @@ def test_names_that_follow_the_form_by_hand() -> None:
     assert rows.loc[("clark", "form"), ["one", "other"]].tolist() == ["parsed", "wiki"]
     assert found.findings["form.kappa"].value == found.findings["kind.kappa"].value == 1
     assert found.findings["form.lead"].value == 0
-    drawn = paper.form_rows(found, paper.SHORT)
-    assert drawn["group"].unique().tolist() == [
-        *("same kind, other form: wiki", "single texts, other kind: web")
-    ]
-    assert "1.00 on single texts of another kind" in paper.form_caption(found)
-    lonely = paper.form_and_kind(passages, sentences, names=["wiki", "parsed"])
+    lonely = form_and_kind(passages, sentences, names=["wiki", "parsed"])
     assert math.isnan(lonely.findings["form.lead"].value)
 
 
@@ -585,7 +582,7 @@ def test_the_lead_of_the_form_is_a_median_over_vocabularies() -> None:
     for turned, name in enumerate(VOCABULARIES):  # more heads change their name in each
         own = labels_of(labelled(), name)[0].tolist()
         given[name] = own[: 4 * turned][::-1] + own[4 * turned :]
-    found = paper.form_and_kind(labelled(**given), labelled(), labelled(), names=["a", "b", "c"])
+    found = form_and_kind(labelled(**given), labelled(), labelled(), names=["a", "b", "c"])
     first = {name: labels_of(labelled(), name)[0] for name in VOCABULARIES}
     own = [agreement_kappa(given[name], first[name]) for name in VOCABULARIES]
     assert len(set(own)) == len(own)
@@ -594,7 +591,7 @@ def test_the_lead_of_the_form_is_a_median_over_vocabularies() -> None:
 
 
 def test_agreement_is_compared_between_models() -> None:
-    found = paper.model_agreement(labelled(), labelled(), models=["m", paper.TWIN])
+    found = model_agreement(labelled(), labelled(), models=["m", TWIN])
     assert found.findings["models.1.median"].value == 1
     assert found.findings["models.twin.median"].value == 1
     assert "models.order" not in found.findings
@@ -613,7 +610,7 @@ def test_every_claim_asks_for_a_number_that_some_experiment_names() -> None:
         *("forecast.influence.label_loss", "importance.median", "importance.alike_within"),
         *("importance.cost_gradient", "stability.inputs.least", "stability.domains.least"),
         *("models.twin.median", "models.order", "form.kappa", "form.lead"),
-        *(f"saying.{name}" for name in folklore.SAYINGS),
+        *(f"saying.{name}" for name in importance.SAYINGS),
         *("saying.one_job", "saying.one_head", "saying.idle", "saying.helped"),
     }
     asked = {claim.phenomenon.measure for claim in load_paper("agreement").claims}
@@ -626,7 +623,7 @@ def test_sentences_stand_under_their_verdicts() -> None:
     claims = load_paper("agreement").claims
     found = {"agree.most": Finding(0.4), "agree.median": Finding(0.9)}
     judged = [judge(one, found, model="m", models=()) for one in claims]
-    words = paper.plain_words(judged)
+    words = plain_words.plain_words(judged)
     first = words.groups["What holds"][0]
     assert first.startswith("No two papers speak of the same classes (<b>0.40</b>; the mark was")
     assert '<a href="#agreement-words">words.not_the_same</a>' in first
@@ -642,13 +639,13 @@ def test_sentences_stand_under_their_verdicts() -> None:
     ],
 )
 def test_a_number_is_shown_by_its_kind(value: float, kind: str, shown: str) -> None:
-    assert plainwords._number(value, kind) == shown
+    assert plain_words._number(value, kind) == shown
 
 
 def test_every_claim_links_to_the_section_that_measures_it() -> None:
     text = (ROOT / "notebooks" / "agreement.ipynb").read_text(encoding="utf-8")
     for claim in load_paper("agreement").claims:
-        assert f"({plainwords.ANCHORS[claim.id.partition('.')[0]]})=" in text
+        assert f"({plain_words.ANCHORS[claim.id.partition('.')[0]]})=" in text
 
 
 def test_every_class_has_a_digit() -> None:
@@ -662,78 +659,25 @@ def test_labels_come_back_from_a_table() -> None:
     assert draws.shape == (3, LAYERS * HEADS) and (draws == labels).all()
 
 
-def test_captions_say_what_to_see() -> None:
-    asked = paper.question_agreement(labelled())
-    assert "No dot" in paper.question_caption(asked)
-    pair = pd.DataFrame({"question": "near", "one": "clark", "other": "guan", "kappa": [0.5]})
-    assert "neighbours: Clark and Guan (0.50)" in paper.question_caption(Found(pair))
-    nothing = paper.question_caption(Found(pair.assign(kappa=np.nan)))
-    assert "neighbours: none" in nothing
-    across = paper.model_agreement(labelled(), labelled(), models=["m", paper.TWIN])
-    assert "m: 1.00; random twin: 1.00." in paper.model_caption(across)
-    alone = Found(across.table.assign(ami=np.nan))
-    assert "m: none" in paper.model_caption(alone) and "nan" not in paper.model_caption(alone)
-    halves = {name: [0.5, 0.7, None] for name in VOCABULARIES}
-    stable = paper.label_stability(
-        *(labelled(), labelled(clark=["other", "broad"] * (LAYERS * HEADS // 2))),
-        names=["wiki", "web"],
-        models=["m", "m"],
-        halves=[halves] * 2,
-    )
-    assert "other texts: Clark (−1.00)" in paper.stability_caption(stable)
-    said = pd.DataFrame({"saying": ["sep", "near"], "rho": [-0.4, 0.1]})
-    assert paper.saying_caption(Found(said)).endswith("heads that look at [SEP] (−0.40).")
-    assert "Strongest" not in paper.saying_caption(Found(said.assign(rho=np.nan)))
-    rows = [("baseline", "numbers", 0.4), ("guan", "labels", 0.1), ("pande", "numbers", 0.3)]
-    table = pd.DataFrame(rows, columns=["design", "form", "r2"])
-    every = [table.assign(target=target) for target in importance.TARGETS]
-    caption = paper.forecast_caption(Found(pd.concat(every)))
-    assert "answers changed: Pande, numbers (0.30; layer and entropy 0.40)" in caption
-
-
-def test_what_the_text_quotes_of_importance() -> None:
-    names = list(importance.MEASURES)
-    pairs = [(a, b, 10 * i + j) for i, a in enumerate(names) for j, b in enumerate(names) if i < j]
-    table = pd.DataFrame(pairs, columns=["one", "other", "rho"])
-    told = paper.importance_quotes(Found(table.assign(rho_within=-table["rho"])))
-    at = {name: place for place, name in enumerate(names)}
-    assert told["rho_rise"] == f"{10 * at['influence'] + at['questions']}.00"
-    assert told["rho_size"] == f"{10 * at['influence'] + at['sway']}.00"
-    assert told["turned"].startswith("antecedents and roles (")  # the last pair, the largest number
-    same = paper.importance_quotes(Found(table.assign(rho_within=table["rho"])))
-    assert same["turned"] == "none here"
-    assert told["within_answers_tuned"] == f"−{10 * at['influence'] + at['change']}.00"
-    widths = pd.DataFrame({"cost_low": [-1.0, 0.0], "cost_high": [1.0, 4.0]})
-    assert paper.loss_width({"a": Found(widths), "b": Found(widths[:1])}) == 1
-    reliable = pd.DataFrame({"task": ["rte", "questions"], "cost": [0.1, 0.6], "influence": 0.9})
-    assert paper.loss_reliability(Found(reliable)) == 0.6
-    rows = paper.reliability_rows(Found(reliable), str)
-    assert rows["label"].tolist() == ["rte", "questions (loss)"] * 2
-
-
-def test_what_the_text_quotes_of_stability() -> None:
+def test_the_least_stable_vocabulary_is_found() -> None:
     halves = {name: [None] for name in VOCABULARIES}
-    found = paper.label_stability(
+    found = label_stability.label_stability(
         *(labelled(), labelled(guan=["dense", "vertical"] * (LAYERS * HEADS // 2)), labelled()),
         names=["wiki", "web", "wiki"],
-        models=["m", "m", paper.TWIN],
+        models=["m", "m", TWIN],
         halves=[halves | {"rule": [0.9], "clark": [0.7]}] * 2 + [halves | {"guan": [0.3]}],
     )
-    told = paper.stability_quotes(found)
-    assert (told["least_stable"], told["twin_guan"]) == (0.7, 0.3)
-    assert told["least_other_texts"] == found.findings["stability.domains.least"].value
+    assert found.findings["stability.inputs.least"].value == 0.7
+    assert found.findings["stability.twin"].value == 0.3
 
 
-def test_what_the_text_quotes_of_the_twin() -> None:
-    alike = labelled(clark=["broad"] * (LAYERS * HEADS), pande=["block"] * (LAYERS * HEADS))
-    told = paper.twin_quotes(alike)
-    assert told == {"twin_alike": 2, "twin_names": "Clark: broad; Pande: block"}
-    assert paper.twin_quotes(labelled()) == {"twin_alike": 0, "twin_names": "none"}
+def test_numbers_as_text_prints_them() -> None:
+    assert [signed(value) for value in (-0.126, 0.5, math.nan)] == ["−0.13", "0.50", "–"]
 
 
-def test_numbers_that_are_told() -> None:
-    found = Found(pd.DataFrame(), {"a": Finding(-0.126), "b": Finding(math.nan)})
-    assert [paper.told(found, name) for name in "abc"] == ["−0.13", "–", "–"]
+def test_heads_link_to_their_cards() -> None:
+    assert head_links("2-7").endswith('href="../book/atlas.html#2-7">2-7</a>')
+    assert head_links("1-1 1-2 1-3", most=2).endswith(">1-2</a> …")
 
 
 def test_single_texts_and_their_lengths(e5_small: Encoder) -> None:
@@ -741,7 +685,7 @@ def test_single_texts_and_their_lengths(e5_small: Encoder) -> None:
     singles, pairs_too = (Corpus("x", "segment", es, {}, "", "") for es in ((one,), (one, two)))
     assert [describe_corpus(one)["pairs"] for one in (singles, pairs_too)] == [0, 1]
     n = len(e5_small.tokenizer("a cat")["input_ids"])
-    lengths = paper.input_lengths(singles, encoder=e5_small).table
+    lengths = label_stability.input_lengths(singles, encoder=e5_small).table
     assert lengths.to_dict("records") == [{"corpus": "x", "pieces": n}]
 
 
@@ -750,13 +694,3 @@ def test_a_threshold_changes_the_roles_alone() -> None:
     low, high = (named_heads(seen, counts, threshold=value) for value in (0.1, 3.0))
     assert (low["pande"] != high["pande"]).any()
     assert all((low[name] == high[name]).all() for name in VOCABULARIES if name != "pande")
-
-
-def test_rows_of_the_text() -> None:
-    counts = paper.label_counts(labelled())
-    assert counts.iloc[0, 0] == "broad 12, other 12"
-    found = paper.question_agreement(labelled())
-    rows = paper.question_rows(found)
-    assert set(rows["group"]) == set(vocabularies.ASKED.values())
-    assert stability.TWIN == paper.TWIN
-    assert paper.facts_of({"a": Found(pd.DataFrame(), facts={"x": 1})}) == {"a": {"x": 1}}

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from attnlib.errors import BadValue
-from experiments.agreement.agreementfigures import agreement_square, crossed_labels
+from experiments.agreement.figures import agreement_square, crossed_labels
 
 NAMES = {"a": "Alpha", "b": "Beta", "c": "Gamma"}
 PAIRS = pd.DataFrame(

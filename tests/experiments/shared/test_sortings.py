@@ -81,6 +81,27 @@ def test_p_is_the_share_of_shuffles_that_do_as_well() -> None:
     assert shuffled_p(A, B, shuffles=20000) == pytest.approx(exact, abs=0.02)
 
 
+def kappa_by_hand(one: list[str], other: list[str]) -> float:
+    n = len(one)
+    seen = sum(a == b for a, b in zip(one, other, strict=True)) / n
+    luck = sum(one.count(a) * other.count(a) for a in set(one)) / n**2
+    return (seen - luck) / (1 - luck)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_kappa_is_that_of_the_loop(seed: int) -> None:
+    one, other = np.random.default_rng(seed).choice(["x", "y", "z"], (2, 20)).tolist()
+    assert agreement_kappa(one, other) == pytest.approx(kappa_by_hand(one, other))
+
+
+def test_p_of_kappa_is_the_share_of_shuffles_that_agree_as_well() -> None:
+    one, other = ["y", "y", "n", "n", "n"], ["y", "n", "y", "n", "n"]
+    every = [list(dealt_out) for dealt_out in permutations(other)]
+    exact = np.mean([kappa_by_hand(one, x) >= kappa_by_hand(one, other) - 1e-12 for x in every])
+    found = shuffled_p(one, other, kappa, shuffles=20000)
+    assert found == pytest.approx(exact, abs=0.02)
+
+
 def test_what_groups_explain_is_chance_within_them() -> None:
     groups = ["g"] * 20 + ["h"] * 20
     draw = np.random.default_rng(0)
