@@ -18,7 +18,7 @@ from bookkit.pages import cards, landing
 from bookkit.pages.ledgerpage import ledger_page
 from bookkit.teach.handouts import exercise_counts, exercise_tables, handout_links
 from experiments.atlas.atlases import atlas_page
-from experiments.shared import coref
+from experiments.clark2019 import coreference as coref
 
 _JUDGED = ("reproduced", "partly", "not_reproduced")
 

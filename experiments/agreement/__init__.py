@@ -51,7 +51,7 @@ from experiments.agreement.sightings import head_numbers, head_roles
 from experiments.agreement.skills import best_relation, head_coreference, head_relations
 from experiments.agreement.stability import TWIN, label_stability, model_agreement
 from experiments.agreement.vocabularies import NAMES, head_labels
-from experiments.clark2019 import divergences
+from experiments.clark2019.distances import divergences
 from experiments.guan2020 import QUESTIONS, subjects
 from experiments.kovaleva2019 import disabled_answers, labels_digest, map_cosines
 from experiments.shared.taskplans import over_tasks, task_plans

@@ -16,13 +16,13 @@ from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.papers import Finding
 from bookkit.store import Found, experiment
+from experiments.clark2019.gradients import attention_gradients
+from experiments.clark2019.masked_lm import Budget, masked_lm_head
 from experiments.guan2020.ablating import spread_out
 from experiments.guan2020.subjects import reader_of
 from experiments.kovaleva2019.grids import TAIL, head_rows, mean_ends
 from experiments.shared.ablations import single_ablations
 from experiments.shared.disabling import Answers, p_values, row_scores
-from experiments.shared.headfit import Budget, masked_lm_head
-from experiments.shared.importance import attention_gradients
 
 HALVES = 200
 QUESTIONS = "questions"
@@ -152,7 +152,7 @@ def head_gradients(
     """
     measured = set(corpus.examples)
     others = tuple(one for one in fit_on.examples if one not in measured)
-    budget = Budget(n_segments=len(others), n_maskings=maskings, n_epochs=1)
+    budget = Budget(n_maskings=maskings, n_epochs=1)
     options: Any = {"mask_rate": 0.15, "max_length": 128, "seed": seed, "progress": progress}
     head, quality = masked_lm_head(
         encoder, replace(fit_on, examples=others), budget=budget, hide=True, **options

@@ -15,7 +15,7 @@ from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment
 from experiments.clark2019.distances import divergences
-from experiments.clark2019.surface import POSITIONAL, surface
+from experiments.clark2019.surface import NAMED, surface
 from experiments.clark2019.syntax import TABLE1
 
 Row = tuple[str, str, float, float]
@@ -72,7 +72,7 @@ def _segment_ids(
     by_layer = [grid["mass_to_sep"].groupby("layer").mean() for grid in grids]
     yield _row(about, "largest layer mean to [SEP]", "share", (g.max() for g in by_layer))
     both = ["mass_to_previous", "mass_to_next"]
-    counts = [sum((grid[m] > POSITIONAL).sum() for m in both) for grid in grids]
+    counts = [sum((grid[m] > NAMED.position).sum() for m in both) for grid in grids]
     yield _row(about, "heads above one half on a neighbour", "heads", counts)
     layer, head = (pair - zeros)["mass_to_sep"].abs().idxmax()
     ways = [grid["mass_to_sep"][layer, head] for grid in grids]

@@ -6,11 +6,13 @@ import numpy as np
 import pandas as pd
 
 from attnlib.data.corpora import Corpus
-from attnlib.measuring.stream import Progress, chosen_metrics, stream
+from attnlib.measuring.stream import Progress, measure
 from attnlib.models import Encoder
 from bookkit.papers import Finding
 from bookkit.store import Found, experiment
 from experiments.shared.clusters import behaviours, closeness, planar
+
+UNNAMED = ("other", "undefined")
 
 
 @experiment(version=1)
@@ -19,20 +21,12 @@ def divergences(
     *,
     encoder: Encoder,
     max_length: int = 128,
-    on_long: str = "error",
     variant: str = "paper",
     progress: Progress | None = None,
 ) -> Found:
     """Jensen-Shannon divergence between every two heads, averaged over tokens (Fig. 6)."""
     key = "js_divergence" if variant == "paper" else f"js_divergence@{variant}"
-    found = stream(
-        encoder,
-        corpus,
-        chosen_metrics([key]),
-        max_length=max_length,
-        on_long=on_long,
-        progress=progress,
-    ).not_empty()
+    found = measure(encoder, corpus, [key], max_length=max_length, progress=progress)
     total, weight = found.rows(key)
     mean = total.sum(0) / weight.sum(0)  # the paper sums over tokens of all texts
     upper = np.triu_indices(len(mean), 1)
@@ -45,8 +39,8 @@ def divergences(
             "js": mean[upper].astype(np.float32),
         }
     )
-    facts = {"inputs": found.n_examples, "passes": found.n_examples}
-    return Found(table, facts={**facts, "tokens": int(weight[:, 0, 0].sum())})
+    n, tokens = found.n_examples, int(weight[:, 0, 0].sum())
+    return Found(table, facts={"inputs": n, "passes": n, "tokens": tokens})
 
 
 def distance_matrix(table: pd.DataFrame) -> np.ndarray:
@@ -72,23 +66,18 @@ def plane(distances: pd.DataFrame, surface: pd.DataFrame, *, seed: int = 0) -> F
     laid = planar(matrix, seed=seed)
     layers = labels.index.get_level_values("layer").to_numpy()
     by_layer = closeness(matrix, layers, seed=seed)
-    by_behaviour = closeness(matrix, labels.to_numpy(), exclude=("other", "undefined"), seed=seed)
+    by_behaviour = closeness(matrix, labels.to_numpy(), exclude=UNNAMED, seed=seed)
     table = labels.reset_index()
     table["x"], table["y"] = laid.points.T
-    named = int((~labels.isin(["other", "undefined"])).sum())
     facts = {
         "stress": laid.stress,
         "correlation": laid.correlation,
         "layer_ratio": by_layer.ratio,
-        "behaviour_ratio": _or_none(by_behaviour.ratio),
-        "named": named,
+        "behaviour_ratio": None if np.isnan(by_behaviour.ratio) else by_behaviour.ratio,
+        "named": int((~labels.isin(UNNAMED)).sum()),
     }
     found = {
         "js.within_layer_p": Finding(by_layer.p_value),
         "js.within_behaviour_p": Finding(by_behaviour.p_value),
     }
     return Found(table, found, facts)
-
-
-def _or_none(value: float) -> float | None:
-    return None if np.isnan(value) else value

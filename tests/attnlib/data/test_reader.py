@@ -17,7 +17,7 @@ from attnlib.data.reader.markup import Passage
 from attnlib.data.reader.page import drawn, page
 from attnlib.data.reader.parser import parse
 from attnlib.data.reader.stats import passes_filter, statistics
-from experiments.shared import coref
+from experiments.clark2019 import coreference as coref
 
 GOOD = """title: The key
 register: narrative
@@ -288,7 +288,7 @@ def test_questions_have_an_antecedent_and_look_back_only() -> None:
     [("nearest", {2}), ("head match", {5}), ("rule-based", {2, 5})],
 )
 def test_baselines_by_hand(name: str, right: set[int]) -> None:
-    choose = coref.baseline(name)
+    choose = coref.BASELINES[name]
     found = set()
     for mention, before in coref.questions(document()):
         chosen = choose(mention, before)

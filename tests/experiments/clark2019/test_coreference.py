@@ -9,16 +9,15 @@ import torch
 from attnlib.data.corpora import load_corpus
 from attnlib.data.examples import CorefDocument, Span
 from attnlib.errors import CorpusError
-from experiments.shared.antecedents import (
+from experiments.clark2019.coreference import (
     Choices,
     _right,
-    accuracy,
-    advantage,
     antecedent_table,
     choices,
     cut,
+    percent_right,
+    questions,
 )
-from experiments.shared.coref import questions
 
 
 def document(words: str, clusters: list[list[tuple[int, int]]], tags: str = "") -> CorefDocument:
@@ -128,7 +127,7 @@ def test_documents_without_questions_are_refused(e5_small) -> None:  # type: ign
 def made(right: list[list[int]], document: list[int]) -> Choices:
     table = np.array(right, bool)
     kinds = np.array(["pronoun"] * len(table))
-    return Choices({"mentions": table, "words": table}, {}, np.array(document), kinds, 2, {})
+    return Choices({"mentions": table, "words": table}, {}, np.array(document), kinds, 2)
 
 
 def test_the_clean_score_is_of_a_head_chosen_elsewhere() -> None:
@@ -144,7 +143,8 @@ def test_the_clean_score_is_of_a_head_chosen_elsewhere() -> None:
 def test_points_and_intervals() -> None:
     document = np.repeat(np.arange(10), 3)
     right = np.tile([True, True, False], 10)
-    value, low, high = accuracy(right, document)
+    value, low, high = percent_right(right, document)
     assert value == low == high == pytest.approx(200 / 3)  # every document is the same
-    assert advantage(right, ~right, document)[0] == pytest.approx(100 / 3)
-    assert np.isnan(accuracy(right[:0], document[:0])).all()
+    gain = right.astype(float) - ~right
+    assert percent_right(gain, document)[0] == pytest.approx(100 / 3)
+    assert np.isnan(percent_right(right[:0], document[:0])).all()
