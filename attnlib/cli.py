@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from attnlib.commands import heads, listing
+from attnlib.commands import heads, listing, measure
 from attnlib.commands.shared import added
 
 app = typer.Typer(
@@ -17,7 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for part in (listing.app, heads.app, *added("attnlib.commands")):
+for part in (listing.app, measure.app, heads.app, *added("attnlib.commands")):
     app.registered_commands += part.registered_commands
 
 INTERRUPTED = 130

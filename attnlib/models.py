@@ -21,7 +21,13 @@ MODELS_HERE = ("e5-small", "minilm-l6")
 
 @dataclass(frozen=True, eq=False)
 class Encoder:
-    """A bidirectional transformer in evaluation mode, with what the book needs to know of it."""
+    """A bidirectional transformer in evaluation mode, with what a measurement needs to know of it.
+
+    >>> from attnlib import random_encoder
+    >>> encoder = random_encoder()
+    >>> encoder.name, encoder.max_length, encoder.device.type
+    ('random', 512, 'cpu')
+    """
 
     name: str
     model: Any
@@ -48,7 +54,17 @@ class Encoder:
 def load_encoder(
     name: str | Path, *, device: str = "auto", dtype: torch.dtype | None = None
 ) -> Encoder:
-    """An encoder by its name here, by a local folder, or by a hub id."""
+    """An encoder by its name here, such as e5-small, by a local folder, or by a hub id.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from attnlib import load_encoder, random_encoder
+    >>> own = random_encoder()
+    >>> with TemporaryDirectory() as folder:
+    ...     files = own.model.save_pretrained(folder), own.tokenizer.save_pretrained(folder)
+    ...     loaded = load_encoder(folder, device="cpu")
+    >>> loaded.n_layers, loaded.n_heads
+    (2, 2)
+    """
     folder = model_folder(str(name))
     config = _quietly(_load_config, folder, str(name))
     _refuse_unsuited(config, str(name))
@@ -62,6 +78,10 @@ def random_twin(encoder: Encoder, seed: int = 0) -> Encoder:
     """The same network with its embeddings kept and every other weight drawn anew.
 
     The control of Clark 2019, sec. 5: what does the architecture alone already give?
+
+    >>> from attnlib import random_encoder, random_twin
+    >>> random_twin(random_encoder(), seed=1).name
+    'random (random twin, seed 1)'
     """
     twin = copy.deepcopy(encoder.model)
     spread = getattr(twin.config, "initializer_range", 0.02)
@@ -88,10 +108,34 @@ def weights_digest(encoder: Encoder) -> str:
     return digest.hexdigest()[:32]
 
 
-def random_encoder(config: Any, tokenizer: Any, *, name: str = "random", seed: int = 0) -> Encoder:
-    """A network of the given shape with random weights: for full-shape checks and benchmarks."""
-    from transformers import AutoModel
+def random_encoder(
+    config: Any = None, tokenizer: Any = None, *, name: str = "random", seed: int = 0
+) -> Encoder:
+    """A network with random weights: for first steps, full-shape checks and benchmarks.
 
+    Without a tokenizer every letter is a piece; without a config there are two layers of two heads.
+
+    >>> from attnlib import random_encoder
+    >>> encoder = random_encoder()
+    >>> encoder.n_layers, encoder.n_heads
+    (2, 2)
+    >>> encoder.tokenizer.tokenize("A cat")
+    ['a', 'c', '##a', '##t']
+    """
+    from transformers import AutoModel, BertConfig, BertTokenizer
+
+    if tokenizer is None:
+        signs = [chr(code) for code in range(33, 127) if not chr(code).isupper()]
+        pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *signs, *(f"##{s}" for s in signs)]
+        tokenizer = BertTokenizer(vocab={piece: place for place, piece in enumerate(pieces)})
+    if config is None:
+        config = BertConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+        )
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = AutoModel.from_config(config).eval()

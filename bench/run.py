@@ -14,8 +14,9 @@ from pathlib import Path
 import torch
 from transformers import BertConfig
 
+from attnlib.attention.ablation import replays, run_changed
 from attnlib.attention.encode import Batch, Encoded, batches, dependency_id, model_inputs, tokenized
-from attnlib.attention.interventions import Intervention, replays, run_changed, single_heads
+from attnlib.attention.interventions import Intervention, single_heads
 from attnlib.attention.tap import tapped
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Segment, TaskExample
@@ -24,7 +25,7 @@ from attnlib.measuring.stream import Watch, stream
 from attnlib.metrics.registry import METRICS, Metric
 from attnlib.models import Encoder, load_encoder, random_encoder
 from bench.divergence import js_over_clark
-from experiments.shared.disabling import disabled, every_head_and_layer
+from experiments.shared.ablation import disabled, every_head_and_layer
 from experiments.shared.finetune import FineTuned, TaskHead
 
 LENGTH = 128
@@ -142,7 +143,7 @@ def ablation_sweep_over_naive(encoder: Encoder, n_inputs: int, rounds: int) -> f
 def disabling_over_naive(encoder: Encoder, n_inputs: int, rounds: int) -> float:
     """Every head and every whole layer of a task's model disabled, over whole tapped passes.
 
-    The sweep is that of `experiments.shared.disabling`, with pairs of texts of usual lengths; at
+    The sweep is that of `experiments.shared.ablation`, with pairs of texts of usual lengths; at
     most 0.60 is wanted. It takes many minutes, so the two sides take turns batch by batch.
     """
     model = FineTuned(

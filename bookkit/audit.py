@@ -15,9 +15,10 @@ import numpy as np
 import pandas as pd
 
 from bookkit import ledger
+from bookkit.claims import RUNS
 from bookkit.editions import Edition, chapter_parameters, notebook_path
 from bookkit.errors import BookError
-from bookkit.runs import run_notebook
+from bookkit.notebooks import run_notebook
 from bookkit.store import Experiment, Found, Result, Store, code_digest, declared
 
 SECONDS = "ATTNLIB_VERIFY"
@@ -112,7 +113,7 @@ def verify(
                 out = Path(folder) / f"{chapter.page}.ipynb"
                 source = notebook_path(chapter.notebook)
                 run_notebook(source, chapter_parameters(edition, chapter), out)
-                runs = ledger.runs_behind(out)
+                runs = ledger.carried(out, RUNS)
             again = sum(bool(one.get("verified")) for one in runs)
             say(f"{chapter.page}: {again} of {len(runs)} results computed again, all as kept")
             verified += again

@@ -13,21 +13,15 @@ from typing import Any
 
 import yaml
 
-from attnlib.errors import UnknownName, did_you_mean
 from bookkit import ledger
-from bookkit.editions import (
-    Chapter,
-    Edition,
-    chapter_parameters,
-    load_edition,
-    notebook_path,
-    project_root,
-)
+from bookkit.editions import Chapter, Edition, chapter_parameters, load_edition, notebook_path
+from bookkit.errors import UnknownName, did_you_mean
+from bookkit.notebooks import run_notebook, versions
 from bookkit.pages import pages, site
 from bookkit.pages.editing import as_variant, naming, naming_in, title_of, with_prose_of
 from bookkit.pages.site import build_site
 from bookkit.pages.vendor import vendor
-from bookkit.runs import run_notebook, versions
+from bookkit.project import project_root
 from bookkit.teach.handouts import hand_out, teachable
 
 Say = Callable[[str], None]

@@ -15,11 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bookkit import papers
 from bookkit.audit import Verifier
-from bookkit.errors import BadValue
-from bookkit.pagetables import claim_rows, claim_table
-from bookkit.papers import (
+from bookkit.claims import (
     CLAIMS,
     FIGURES,
     LEDGER,
@@ -31,6 +28,9 @@ from bookkit.papers import (
     ledger_row,
     load_paper,
 )
+from bookkit.errors import BadValue
+from bookkit.pagetables import claim_rows, claim_table
+from bookkit.project import project_root
 from bookkit.store import (
     Experiment,
     Found,
@@ -125,7 +125,7 @@ class Chapter:
 
     def _about(self, experiment: Experiment) -> dict[str, Any]:
         """What the record of a run says for audit."""
-        file = papers.FOLDER / f"{self.paper.key}.yaml"
+        file = project_root() / "papers" / f"{self.paper.key}.yaml"
         claims = digest_of(file.read_text(encoding="utf-8"))[:16] if self.paper.claims else None
         return {"code": code_digest(experiment.__module__), "claims": claims}
 

@@ -33,19 +33,20 @@ def run(
     ] = False,
 ) -> None:
     """Execute one notebook with other parameters."""
-    from bookkit import editions, runs
+    from bookkit import editions, notebooks
+    from bookkit.project import project_root
 
     path = editions.notebook_path(notebook)
     if help_notebook:
         table = Table("parameter", "type", "default", "meaning", box=None)
-        for one in runs.notebook_parameters(path).values():
+        for one in notebooks.notebook_parameters(path).values():
             table.add_row(one.name, one.type, repr(one.default), one.help)
         console.print(table)
         return
-    given = runs.read_parameters(file, parameter or [])
+    given = notebooks.read_parameters(file, parameter or [])
     settings = editions.settings_of(edition, path) | given
-    target = out or editions.project_root() / "_build" / "runs" / path.name
-    console.print(str(runs.run_notebook(path, settings, target)))
+    target = out or project_root() / "_build" / "runs" / path.name
+    console.print(str(notebooks.run_notebook(path, settings, target)))
 
 
 @app.command()
@@ -61,12 +62,16 @@ def book(
 ) -> None:
     """Run the chapters of an edition and build its book."""
     from bookkit.building import build_book
-    from experiments.shared.rehearsal import rehearse
+    from bookkit.errors import BadValue
+    from bookkit.project import hook
 
-    if dry_run:
-        rehearse(edition)
-    else:
+    if not dry_run:
         build_book(edition, only=only, html=html)
+        return
+    rehearse = hook("rehearse")
+    if rehearse is None:
+        raise BadValue("this book cannot be rehearsed; expected `rehearse:` in its _config.yml.")
+    rehearse(edition)
 
 
 @app.command()
@@ -97,16 +102,16 @@ def ledger(
     json: Json = False,
 ) -> None:
     """Show every claim of the papers with what an edition found, and the verdict."""
-    from attnlib.measuring.report import dump
     from bookkit import ledger as book
-    from bookkit.editions import load_edition, project_root
-    from bookkit.papers import load_paper
+    from bookkit.claims import load_paper
+    from bookkit.editions import load_edition
+    from bookkit.project import project_root
 
     rows = book.ledger(project_root(), load_edition(edition).name)
     if paper is not None:
         rows = [row for row in rows if row["paper"] == load_paper(paper).key]
     if json:
-        print(dump(rows))
+        print(dumps(rows, allow_nan=False, ensure_ascii=False))
         return
     book.show(rows, console)
 
@@ -118,7 +123,8 @@ def status(
 ) -> None:
     """List the results behind an edition: kept, missing, or computed by older code."""
     from bookkit import audit
-    from bookkit.editions import book_store, load_edition, project_root
+    from bookkit.editions import book_store, load_edition
+    from bookkit.project import project_root
 
     rows = audit.status(project_root(), load_edition(edition), book_store())
     if json:

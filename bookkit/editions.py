@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import platformdirs
 import yaml
 
-from attnlib.errors import AttnlibError, BadValue, UnknownName, did_you_mean
-from bookkit.runs import fits, notebook_parameters, validate
+from bookkit.errors import BadValue, BookError, UnknownName, did_you_mean, unknown
+from bookkit.notebooks import fits, notebook_parameters, validate
+from bookkit.project import project_root
 from bookkit.store import Store
 
 
@@ -46,7 +46,7 @@ class Edition:
     summary: str
     models: Mapping[str, str]
     corpora: Mapping[str, str]
-    assets: tuple[str, ...]
+    assets: Sequence[str]
     sizes: Mapping[str, int]
     seed: int
     chapters: tuple[Chapter, ...]
@@ -57,25 +57,18 @@ class Edition:
         return sum(chapter.minutes for chapter in self.chapters)
 
 
-_TYPES: Mapping[str, str] = MappingProxyType(
-    {
-        **{"title": "str", "summary": "str", "models": "dict[str, str]", "seed": "int"},
-        **{"corpora": "dict[str, str]", "assets": "list[str]", "sizes": "dict[str, int]"},
-        "notebooks": "dict[str, dict]",
-    }
-)
-_VARIANT_TYPES = MappingProxyType({"parameters": "dict[str, Any]", "minutes": "float"})
-_OPTIONAL = MappingProxyType({"variants": "dict[str, dict]", "rehearsal": "dict[str, Any]"})
-_CHAPTER_TYPES = MappingProxyType({**_VARIANT_TYPES, **_OPTIONAL})
-
-
-def project_root() -> Path:
-    """The checkout with the notebooks: around the working folder, or around this package."""
-    here = Path.cwd()
-    for folder in (here, *here.parents, Path(__file__).parents[1]):
-        if (folder / "editions").is_dir() and (folder / "_toc.yml").is_file():
-            return folder
-    raise AttnlibError(f"{here} is not inside the book. Run this in a checkout of the repository.")
+_TYPES = {
+    "title": "str",
+    "summary": "str",
+    "models": "dict[str, str]",
+    "corpora": "dict[str, str]",
+    "assets": "list[str]",
+    "sizes": "dict[str, int]",
+    "seed": "int",
+    "notebooks": "dict[str, dict]",
+}
+_VARIANT_TYPES = {"parameters": "dict[str, Any]", "minutes": "float"}
+_OPTIONAL = {"variants": "dict[str, dict]", "rehearsal": "dict[str, Any]"}
 
 
 def book_store() -> Store:
@@ -94,39 +87,33 @@ def asset_lists() -> dict[str, list[str]]:
     """What each edition needs, for `attnlib fetch EDITION`; nothing away from a checkout."""
     try:
         names = edition_names()
-    except AttnlibError:
+    except BookError:
         return {}
     return {name: list(load_edition(name).assets) for name in names}
 
 
-def load_edition(name_or_path: str | Path) -> Edition:
+def load_edition(edition: str | Path | Edition) -> Edition:
     """Read an edition by name or path; every key and type is checked, nothing is ignored."""
-    path = Path(name_or_path)
+    if isinstance(edition, Edition):
+        return edition
+    path = Path(edition)
     if path.suffix not in (".yaml", ".yml"):
-        name = str(name_or_path)
+        name = str(edition)
         if name not in edition_names():
-            hint = did_you_mean(name, edition_names())
-            raise UnknownName(f"edition '{name}'. {hint}Known: {', '.join(edition_names())}.")
+            raise unknown("edition", name, edition_names())
         path = project_root() / "editions" / f"{name}.yaml"
     if not path.is_file():
-        raise UnknownName(f"edition file '{path}' does not exist. Known: {_listed()}.")
+        raise unknown("edition file", str(path), edition_names(), " does not exist")
     try:
         given = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
         raise BadValue(f"{path.name} is not yaml: {' '.join(str(error).split())}.") from None
     _check(given, _TYPES, path.name)
-    chapters = given.pop("notebooks")
-    edition = Edition(
-        name=path.stem,
-        chapters=tuple(
-            chapter
-            for notebook, told in chapters.items()
-            for chapter in _chapters(notebook, told, path.name)
-        ),
-        **{key: _frozen(value) for key, value in given.items()},
-    )
-    _check_sizes_are_used(edition)
-    return edition
+    notebooks = given.pop("notebooks").items()
+    chapters = [one for name, told in notebooks for one in _chapters(name, told, path.name)]
+    found = Edition(name=path.stem, chapters=tuple(chapters), **given)
+    _check_sizes_are_used(found)
+    return found
 
 
 def chapter_parameters(edition: Edition, chapter: Chapter) -> dict[str, Any]:
@@ -146,16 +133,6 @@ def chapter_parameters(edition: Edition, chapter: Chapter) -> dict[str, Any]:
     return validate(path, merged)
 
 
-def _listed() -> str:
-    return ", ".join(edition_names())
-
-
-def _frozen(value: Any) -> Any:
-    if isinstance(value, dict):
-        return MappingProxyType(value)
-    return tuple(value) if isinstance(value, list) else value
-
-
 def _check(
     given: Any, types: Mapping[str, str], where: str, optional: Collection[str] = ()
 ) -> None:
@@ -164,8 +141,7 @@ def _check(
         raise BadValue(f"{where} holds {type(given).__name__}, expected keys: {', '.join(types)}.")
     for key, value in given.items():
         if key not in types:
-            hint = did_you_mean(str(key), types)
-            raise UnknownName(f"key '{key}' in {where}. {hint}Known: {', '.join(types)}.")
+            raise unknown("key", str(key), types, f" in {where}")
         if not fits(value, types[key]):
             raise BadValue(f"'{key}' in {where} is {value!r}, expected {types[key]}.")
     missing = [key for key in types if key not in given and key not in optional]
@@ -176,13 +152,13 @@ def _check(
 def _chapters(notebook: str, given: Mapping[str, Any], where: str) -> Iterator[Chapter]:
     """A chapter, then its variants: the same settings, but for those of their own."""
     where = f"{where}, notebooks: {notebook}"
-    _check(given, _CHAPTER_TYPES, where, optional=_OPTIONAL)
+    _check(given, _VARIANT_TYPES | _OPTIONAL, where, optional=_OPTIONAL)
     notebook_path(notebook)
-    settings = MappingProxyType(given["parameters"])
+    settings = given["parameters"]
     yield Chapter(notebook, settings, float(given["minutes"]), rehearsal=given.get("rehearsal"))
     for model, own in given.get("variants", {}).items():
         _check(own, _VARIANT_TYPES, f"{where}, variants: {model}")
-        changed = MappingProxyType({**settings, "model": model, **own["parameters"]})
+        changed = {**settings, "model": model, **own["parameters"]}
         yield Chapter(notebook, changed, float(own["minutes"]), model)
 
 
@@ -193,8 +169,7 @@ def notebook_path(name: str) -> Path:
     folder = project_root() / "notebooks"
     path = folder / f"{name}.ipynb"
     if not path.is_file():
-        known = sorted(found.stem for found in folder.glob("*.ipynb"))
-        raise UnknownName(f"notebook '{name}'. {did_you_mean(name, known)}Known: {known}.")
+        raise unknown("notebook", name, sorted(found.stem for found in folder.glob("*.ipynb")))
     return path
 
 

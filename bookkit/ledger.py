@@ -10,8 +10,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from attnlib.errors import UnknownName
-from bookkit.papers import ATLAS, FOLDER, LEDGER, RUNS, Judgement, ledger_row, load_paper
+from bookkit.claims import LEDGER, RUNS, Judgement, by_year, ledger_row, load_paper, paper_keys
+from bookkit.errors import UnknownName
 
 COLOURS = {
     "reproduced": "green",
@@ -52,15 +52,9 @@ def ledger_of(executed: Iterable[Path], edition: str) -> list[dict[str, Any]]:
             f"no executed chapter of the {edition} edition has claims. "
             f"Run `attnlib book {edition}` first."
         )
-    for key in sorted(path.stem for path in FOLDER.glob("*.yaml")):
+    for key in paper_keys():
         rows.setdefault(key, [*_unjudged(key, edition)])
-    return [row for key in sorted(rows, key=_by_year) for row in rows[key]]
-
-
-def _by_year(paper: str) -> tuple[bool, str, str]:
-    """The papers as they appeared; what has no year, our own claims, comes last."""
-    year = paper[-4:]
-    return not year.isdigit(), year, paper
+    return [row for key in sorted(rows, key=by_year) for row in rows[key]]
 
 
 def totals(rows: list[dict[str, Any]]) -> dict[str, int]:
@@ -68,31 +62,16 @@ def totals(rows: list[dict[str, Any]]) -> dict[str, int]:
     return {name: sum(row["verdict"] == name for row in rows) for name in COLOURS}
 
 
-def carried(path: Path) -> list[dict[str, Any]]:
-    """The claims with their verdicts that an executed notebook carries."""
-    return list(_carried(path, LEDGER))
-
-
-def runs_behind(path: Path) -> list[dict[str, Any]]:
-    """The records of the results that an executed notebook shows."""
-    return list(_carried(path, RUNS))
+def carried(path: Path, name: str = LEDGER) -> list[Any]:
+    """What an executed notebook carries in its outputs for programs; the claims if not told."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    outputs = [output for cell in cells for output in cell.get("outputs", [])]
+    return [row for output in outputs for row in output.get("metadata", {}).get(name, [])]
 
 
 def results_behind(path: Path) -> list[str]:
     """The names of the results that an executed notebook shows, each once."""
-    return list(dict.fromkeys(run["name"] for run in runs_behind(path)))
-
-
-def atlas_in(path: Path) -> str | None:
-    """The text of the atlas that an executed notebook carries; None where it has none."""
-    return next(_carried(path, ATLAS), None)
-
-
-def _carried(path: Path, name: str) -> Iterator[Any]:
-    """The rows of one kind that an executed notebook carries in its outputs."""
-    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-        for output in cell.get("outputs", []):
-            yield from output.get("metadata", {}).get(name, [])
+    return list(dict.fromkeys(run["name"] for run in carried(path, RUNS)))
 
 
 def _unjudged(key: str, edition: str) -> Iterator[dict[str, Any]]:

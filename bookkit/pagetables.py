@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from attnlib.plots import style
-from attnlib.plots.drawing import need
-from bookkit.papers import Finding, Judgement
+from bookkit.claims import Finding, Judgement
+from bookkit.errors import BadValue
+
+OURS, FAINT = "#7a6fc4", "#8b9199"
+"""Colours of the small pictures: our numbers, and lines that only guide the eye."""
 
 
 @dataclass(frozen=True)
@@ -31,26 +33,23 @@ class PageTable:
         return f'<div class="attn-table {self.kind}"><table>{inside}</table>{self.after}</div>'
 
 
-class VariantTable(PageTable):
-    """Quantities measured two ways, with a small picture of the difference."""
-
-
-class ClaimTable(PageTable):
-    """Claims of a paper, ours beside them, and the verdicts."""
-
-
-def variant_effects(table: pd.DataFrame, *, caption: str | None = None) -> VariantTable:
+def variant_effects(table: pd.DataFrame, *, caption: str | None = None) -> PageTable:
     """What reading the paper and running the authors' code do to each number, both on our data.
 
     table  what, unit, paper_way, authors_way
     """
-    need(table, "what", "unit", "paper_way", "authors_way")
+    for name in ("what", "unit", "paper_way", "authors_way"):
+        if name not in table:
+            have = ", ".join(map(str, table.columns))
+            raise BadValue(f"the table has no column {name}; it has {have}.")
+    if table.empty:
+        raise BadValue("the table has no row; there is nothing to draw.")
     names = ("quantity", "● the paper's text", "◆ the authors' code", "", "change")
     head = "".join(f"<th>{name}</th>" for name in names)
     body = "".join(_variant_row(row) for _, row in table.iterrows())
     text = caption or "Each quantity measured twice on the same data; the bar starts at 0."
     rows = table.reset_index(drop=True)
-    return VariantTable(text, rows, f"<tr>{head}</tr>", body, "attn-variants")
+    return PageTable(text, rows, f"<tr>{head}</tr>", body, "attn-variants")
 
 
 CLAIM_COLUMNS = ("claim", "paper", "ours", "95% interval", "phenomenon", "verdict", "deviations")
@@ -72,7 +71,7 @@ def claim_table(
     *,
     own: bool = False,
     caption: str | None = None,
-) -> ClaimTable:
+) -> PageTable:
     """Claim, the paper, ours, the verdict; below, each deviation that a row names, once.
 
     own  the claims are no paper's, but those of this book
@@ -94,7 +93,7 @@ def claim_table(
     after = f"<dl>{notes}</dl>" if notes else ""
     beside = "What we found beside what we said" if own else "Ours beside the paper"
     text = caption or f"{beside}: {told}."
-    return ClaimTable(text, rows, f"<tr>{head}</tr>", body, "attn-claims", after)
+    return PageTable(text, rows, f"<tr>{head}</tr>", body, "attn-claims", after)
 
 
 def claim_rows(judgements: Sequence[Judgement]) -> list[dict[str, str]]:
@@ -109,9 +108,9 @@ def claim_rows(judgements: Sequence[Judgement]) -> list[dict[str, str]]:
     return rows
 
 
-def number_text(value: float) -> str:
+def number_text(value: float | None) -> str:
     """About three digits that count, the same number of decimals for numbers of one size."""
-    if math.isnan(value):
+    if value is None or math.isnan(value):
         return "–"
     size = abs(value)
     if value == int(value) and size < 1e6:
@@ -121,6 +120,25 @@ def number_text(value: float) -> str:
     else:
         text = f"{value:.{1 if size >= 10 else 2 if size >= 1 else 3}f}"
     return text.replace("-", "−")
+
+
+def interval_text(low: float | None, high: float | None) -> str:
+    """Both ends of an interval; a dash where one is not known."""
+    ends = number_text(low), number_text(high)
+    return "–" if "–" in ends else " to ".join(ends)
+
+
+def claim_cells(texts: Mapping[str, str]) -> str:
+    """The cells of a claim; names of columns go along, for screens too narrow for a table."""
+    return "".join(f'<td data-name="{name}">{texts[name]}</td>' for name in CLAIM_COLUMNS[1:])
+
+
+def badge(verdict: str, reason: str) -> str:
+    """A verdict with its sign; the reason shows when somebody points at it."""
+    kind, sign = BADGES[verdict]
+    title = html.escape(reason, quote=True)
+    words = f'<i aria-hidden="true">{sign}</i> {verdict}'
+    return f'<span class="badge {kind}" title="{title}">{words}</span>'
 
 
 def paper_name(key: str) -> str:
@@ -156,26 +174,25 @@ def _dumbbell(one: float, two: float) -> str:
     if math.isnan(one + two) or min(one, two) < 0 or max(one, two) == 0:
         return ""
     a, b = (6 + 108 * value / max(one, two) for value in (one, two))
-    ours = style.LOOKS["ours"].colour
-    link = f'<path d="M{a:.1f} 7H{b:.1f}" stroke="{ours}" stroke-width="2.5" opacity=".5"/>'
-    dots = f'<circle cx="{a:.1f}" cy="7" r="4" fill="{ours}"/>'
-    dots += f'<path d="M{b - 4.8:.1f} 7l4.8-4.8 4.8 4.8-4.8 4.8z" fill="{ours}"/>'
-    axis = f'<path d="M6 7H120" stroke="{style.FAINT}" opacity=".5"/>'
+    link = f'<path d="M{a:.1f} 7H{b:.1f}" stroke="{OURS}" stroke-width="2.5" opacity=".5"/>'
+    dots = f'<circle cx="{a:.1f}" cy="7" r="4" fill="{OURS}"/>'
+    dots += f'<path d="M{b - 4.8:.1f} 7l4.8-4.8 4.8 4.8-4.8 4.8z" fill="{OURS}"/>'
+    axis = f'<path d="M6 7H120" stroke="{FAINT}" opacity=".5"/>'
     return f'<svg class="pair" viewBox="0 0 124 14" aria-hidden="true">{axis}{link}{dots}</svg>'
 
 
 def _claim_cells(one: Judgement) -> tuple[str, ...]:
     claim, (value, said) = one.claim, _paper_says(one)
+    ours = one.ours or Finding(math.nan)
+    percent = "%" if value.endswith("%") and not math.isnan(ours.value) else ""
     seen = ""
     if one.phenomenon is not None and claim.phenomenon.measure != claim.measure:
         seen = f" (here {_finding(one.phenomenon)})"
     return (
         claim.where,
         f"{value}{': ' if value and said else ''}{said}",
-        "–"
-        if one.ours is None
-        else number_text(one.ours.value) + ("%" if value.endswith("%") else ""),
-        _interval(one.ours),
+        number_text(ours.value) + percent,
+        interval_text(ours.low, ours.high),
         f"{claim.phenomenon.text}{seen}",
         one.verdict,
         ", ".join(claim.deviations),
@@ -192,27 +209,16 @@ def _paper_says(one: Judgement) -> tuple[str, str]:
 
 
 def _finding(found: Finding) -> str:
-    interval = _interval(found)
+    interval = interval_text(found.low, found.high)
     return number_text(found.value) + (f", {interval}" if interval != "–" else "")
 
 
-def _interval(found: Finding | None) -> str:
-    if found is None or math.isnan(found.low) or math.isnan(found.high):
-        return "–"
-    return f"{number_text(found.low)} to {number_text(found.high)}"
-
-
 def _claim_row(one: Judgement, cells: pd.Series) -> str:
-    """One claim; the names of the columns go along, for screens too narrow for a table."""
-    kind, sign = BADGES[one.verdict]
     texts = {name: html.escape(str(cell)) for name, cell in cells.items()}
-    reason = html.escape(one.reason, quote=True)
-    badge = f'<span class="badge {kind}" title="{reason}"><i aria-hidden="true">{sign}</i> '
-    texts["verdict"] = f"{badge}{texts['verdict']}</span>"
+    texts["verdict"] = badge(one.verdict, one.reason)
     name = html.escape(one.claim.id).replace(".", ".<wbr>").replace("_", "_<wbr>")
     texts["claim"] += f' <span class="quiet">{name}</span>'
     value, said = map(html.escape, _paper_says(one))
     if value and said:
         texts["paper"] = f'{value} <span class="quiet">{said}</span>'
-    rest = "".join(f'<td data-name="{name}">{texts[name]}</td>' for name in CLAIM_COLUMNS[1:])
-    return f'<tr><th data-name="claim">{texts["claim"]}</th>{rest}</tr>'
+    return f'<tr><th data-name="claim">{texts["claim"]}</th>{claim_cells(texts)}</tr>'

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from attnlib.errors import BadValue, UnknownName
 from bookkit import ledger
 from bookkit.building import PUBLISHED, chosen_pages
-from bookkit.editions import Edition, book_store, load_edition, project_root
+from bookkit.editions import Edition, book_store, load_edition
+from bookkit.errors import BadValue, UnknownName
+from bookkit.project import hook, project_root
 
 _LARGEST = 3_000_000
 
@@ -25,8 +26,7 @@ def publish(
     With `only`, the other chapters stay as they were published before, or unpublished, and so do
     results: those of a chapter that is still being computed may lie there already.
     """
-    if not isinstance(edition, Edition):
-        edition = load_edition(edition)
+    edition = load_edition(edition)
     if edition.name != PUBLISHED:
         raise BadValue(f"edition '{edition.name}' is not published; expected {PUBLISHED}.")
     root = project_root()
@@ -55,19 +55,10 @@ def publish(
     for name, content in data.items():
         (published / name).write_bytes(content)
     paths = [published / name for name in data]
-    for carried in filter(None, map(ledger.atlas_in, paths)):
-        _publish_atlas(carried, published / "atlas")
+    if further := hook("publish"):
+        further(paths, published)
     behind = [name for path in paths for name in ledger.results_behind(path)]
     papers = None if only is None else {c.notebook for c in edition.chapters if c.page in wanted}
     copied = book_store().publish(behind, published / "store", papers=papers)
     say(f"{len(paths)} chapters and {copied} results in {published.relative_to(root)}")
     return published
-
-
-def _publish_atlas(carried: str, folder: Path) -> None:
-    """The atlas that a chapter carries, as the file that researchers load."""
-    from experiments.atlas.atlas import from_text
-
-    folder.mkdir(parents=True, exist_ok=True)
-    atlas = from_text(carried, "the executed chapter")
-    atlas.save(folder / f"{atlas.model}.json")

@@ -38,8 +38,8 @@ from typing import Any, Generic, TypeVar
 
 import pandas as pd
 
+from bookkit.claims import Finding
 from bookkit.errors import BadValue, MissingResult
-from bookkit.papers import Finding
 
 VERSIONS = ("torch", "transformers", "numpy", "scipy", "scikit-learn", "spacy")
 """Packages on which the last digits of a number may depend."""

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
-from attnlib.commands.shared import Json, console, messages, progress
+from attnlib.commands.shared import Json, console, messages, print_json, progress
 from attnlib.errors import AttnlibError
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 app = typer.Typer()
+
+RANDOM_SETS = (
+    "random: the mean over random sets of as many heads of the same layers; p: the share of sets, "
+    "ours counted, that cost as much."
+)
 
 
 @app.command()
@@ -60,13 +71,12 @@ def ablate(
     json: Json = False,
 ) -> None:
     """Change heads of a model that has learnt a task; see what that costs, beside random heads."""
-    from attnlib.measuring.report import dump, show_ablation
-    from experiments.shared.ablating import ablation, head_words, manner
+    from attnlib.measuring.head_tables import records
+    from experiments.shared.ablate_command import ablation, head_words, manner
 
     chosen = head_words(heads or (), layer or (), kind or ())
     how = manner(mode, unit=unit, specials=specials, renormalise=renormalise, length=length)
-    with progress() as bar:
-        line = bar.add_task(f"answering {task} with {model}", total=None)
+    with progress(f"answering {task} with {model}") as tick:
         table = ablation(
             model,
             task,
@@ -82,12 +92,69 @@ def ablate(
             draws=draws,
             seed=seed,
             device=device,
-            progress=lambda done, total: bar.update(line, completed=done, total=total),
+            progress=tick,
         )
     if json:
-        print(dump(table.astype(object).where(table.notna(), None).to_dict("records")))
+        print_json(records(table))
         return
     show_ablation(table, console)
+
+
+def show_ablation(table: pd.DataFrame, console: Console) -> None:
+    """A few variants with their scores, or all heads with what each costs."""
+    if "metric" in table:
+        _show_task_ablation(table, console)
+        return
+    if "what" not in table:
+        shown = Table("head", "loss", "F1 lost", "95 %", box=None)
+        for row in table.itertuples():
+            loss = "–" if math.isnan(row.loss) else f"{row.loss:+.3f}"
+            shown.add_row(f"{row.layer}-{row.head}", loss, f"{row.lost:+.1f}", _ends(row))
+        console.print(shown)
+        console.print("loss: rise of the right answer's cross-entropy, in nats.")
+        return
+    columns = ("exact match", "F1", "95 %", "F1 lost", "95 %", "p")
+    shown = Table("heads", "number", *columns, box=None)
+    for row in table.itertuples():
+        shown.add_row(
+            str(row.what),
+            str(row.n_heads),
+            f"{row.em:.1f}",
+            f"{row.f1:.1f}",
+            "–" if math.isnan(row.f1_low) else f"{row.f1_low:.1f} to {row.f1_high:.1f}",
+            f"{row.lost:+.1f}",
+            "–" if row.what == "as it is" else _ends(row),
+            "–" if math.isnan(row.p) else f"{row.p:.2f}",
+        )
+    console.print(shown)
+    n = int(table["n_questions"].iloc[0])
+    console.print(f"{n} questions. {RANDOM_SETS}")
+
+
+def _ends(row: Any) -> str:
+    """The interval of a loss; a dash where there was nothing to draw again."""
+    return "–" if math.isnan(row.low) else f"{row.low:+.1f} to {row.high:+.1f}"
+
+
+def _show_task_ablation(table: pd.DataFrame, console: Console) -> None:
+    """The same of a task: its own metric, in points, and what is lost with its interval."""
+    n, metric = int(table["n_inputs"].iloc[0]), table["metric"].iloc[0]
+    if "what" not in table:
+        shown = Table("head", "points lost", "95 %", "p", "q", box=None)
+        for row in table.itertuples():
+            name = f"{row.layer}-{row.head}" if row.head else f"layer {row.layer}"
+            shown.add_row(name, f"{row.lost:+.1f}", _ends(row), f"{row.p:.3f}", f"{row.q:.3f}")
+        console.print(shown)
+        console.print(f"{metric} on {n} inputs; q: false discoveries controlled.")
+        return
+    shown = Table("heads", "number", str(metric), "points lost", "95 %", "p", box=None)
+    for row in table.itertuples():
+        ends = "–" if row.what == "as it is" else _ends(row)
+        p = "–" if math.isnan(row.p) else f"{row.p:.2f}"
+        score, lost = f"{row.score:.1f}", f"{row.lost:+.1f}"
+        shown.add_row(str(row.what), str(row.n_heads), score, lost, ends, p)
+    console.print(shown)
+    console.print(f"{n} inputs. {RANDOM_SETS}")
 
 
 @app.command()
@@ -102,9 +169,9 @@ def atlas(
     ] = None,
 ) -> None:
     """Write the atlas of a model: a card for every head, searchable, in one page."""
-    from attnlib.plots.viewer import check_out
-    from experiments.atlas.atlases import known_atlas, made_atlas
-    from experiments.atlas.atlaspage import AtlasView
+    from attnlib.files import check_out
+    from experiments.atlas.making import known_atlas, made_atlas
+    from experiments.atlas.page import AtlasView
 
     if out.suffix != ".json":
         check_out(out)
@@ -140,15 +207,13 @@ def bench(
     """Time attnlib beside the baselines; every number is a ratio within this run."""
     import importlib
 
-    from attnlib.measuring.report import dump
-
     root = Path(__file__).parents[1]
     if not (root / "bench" / "run.py").is_file():
         raise AttnlibError("the benchmarks are part of the checkout, not of the installed package.")
     sys.path.insert(0, str(root))
     found = importlib.import_module("bench.run").all_benchmarks(quick)
     if json:
-        print(dump(found))
+        print_json(found)
         return
     for name, ratio in found.items():
         console.print(f"{ratio:8.3f}  {name}")

@@ -15,7 +15,7 @@ from attnlib.plots import drawing
 from bookkit import building
 from bookkit.editions import Edition
 from bookkit.pages import site, vendor
-from bookkit.pages.ledgerpage import ledger_page
+from bookkit.pages.ledgerpage import ledger_table
 from tests.families import SENTENCES, save_family
 
 ROOT = Path(__file__).parents[1]
@@ -98,7 +98,7 @@ def lay_out(folder: Path, page: str = PAGE) -> bool:
     shown = {"text/html": viewer_html(folder / "unused")}
     heads.outputs = [nbformat.v4.new_output("execute_result", shown, execution_count=2)]
     head = nbformat.v4.new_markdown_cell("# A chapter\n\nWith a figure.")
-    (book / "ledger.md").write_text(ledger_page(claims()))
+    (book / "ledger.md").write_text("# Claims\n\n" + ledger_table(claims()))
     notes = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     nbformat.write(
         nbformat.v4.new_notebook(cells=[head, cell, heads], metadata=notes), book / "one.ipynb"

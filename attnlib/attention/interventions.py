@@ -1,24 +1,22 @@
 """Exact interventions on attention: heads silenced, made uniform, or cut at sentence borders.
 
-The weights are replaced inside the forward pass, where the model is about to use them. Several
-variants of one batch share the layers before their first change: `replays` computes these once.
+The weights are replaced inside the forward pass, where the model is about to use them. What such a
+change does to the answers of a model is computed by `attnlib.attention.ablation`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnlib.attention.encode import Batch
-from attnlib.attention.tap import Tap, run_tapped, tapped
+from attnlib.attention.tap import Tap
 from attnlib.errors import BadValue, UnknownName, check_choice, did_you_mean
 from attnlib.models import Encoder
 
@@ -31,8 +29,6 @@ SPECIALS = ("sentence", "kept")
 LENGTHS = ("real", "padded")
 
 Maps = Float[Tensor, "batch head query key"]
-States = Float[Tensor, "batch piece dim"]
-Forwards = dict[nn.Module, Callable[..., Any]]
 
 
 @dataclass(frozen=True)
@@ -51,6 +47,10 @@ class Intervention:
                  the row stays 0
     length       of "uniform": L counts the real pieces; or "padded", the width of the batch, or a
                  number that inputs would be padded to: then rows sum to less than 1
+
+    >>> from attnlib import Intervention
+    >>> Intervention(frozenset({(0, 1)}), "uniform").heads_in(layer=0)
+    [1]
     """
 
     heads: frozenset[Head]
@@ -108,14 +108,18 @@ def single_heads(encoder: Encoder) -> list[Head]:
     return [(layer, head) for layer in range(encoder.n_layers) for head in range(encoder.n_heads)]
 
 
-def check_heads(encoder: Encoder, interventions: Iterable[Intervention]) -> None:
+def check_heads(encoder: Encoder, heads: Iterable[Head]) -> None:
     """Refuse heads that the model does not have."""
-    for layer, head in sorted(frozenset().union(*(one.heads for one in interventions))):
+    for layer, head in sorted(heads):
         if layer >= encoder.n_layers or head >= encoder.n_heads:
             raise BadValue(
                 f"head {layer + 1}-{head + 1} is not in '{encoder.name}'; expected layers 1 to "
                 f"{encoder.n_layers} and heads 1 to {encoder.n_heads}. Choose heads of this model."
             )
+
+
+def _heads_of(interventions: Iterable[Intervention]) -> set[Head]:
+    return {head for one in interventions for head in one.heads}
 
 
 def changed(weights: Maps, batch: Batch, intervention: Intervention, layer: int) -> Maps:
@@ -190,120 +194,3 @@ def tap_of(interventions: Iterable[Intervention], batch: Batch) -> Tap:
         return weights
 
     return Tap(change=change)
-
-
-def run_changed(
-    encoder: Encoder, batch: Batch, interventions: Variant, *, segment_ids: str = "pair"
-) -> States:
-    """The last hidden states under the interventions, by one whole pass without gradients."""
-    check_heads(encoder, interventions)
-    return _answer(encoder, batch, tap_of(interventions, batch), segment_ids)
-
-
-def replays(
-    encoder: Encoder, batch: Batch, variants: Iterable[Variant], *, segment_ids: str = "pair"
-) -> Iterator[States]:
-    """The last hidden states under each variant, computed from its first changed layer on.
-
-    Each answer is that of `run_changed` to the last bit. One plain pass records what every layer
-    hands on; in the pass of a variant the layers before its first changed one hand on that again.
-    The plain pass is left out where it would not pay, and a model that keeps its layers in no list
-    of modules gets whole passes. No other thread may use the model while an answer is computed;
-    between two answers the model is as it was.
-    """
-    given = list(variants)
-    check_heads(encoder, [one for variant in given for one in variant])
-    return _replays(encoder, batch, given, segment_ids)
-
-
-def _replays(
-    encoder: Encoder, batch: Batch, variants: list[Variant], segment_ids: str
-) -> Iterator[Tensor]:
-    n_layers = encoder.n_layers
-    changed_layers = [{layer for one in variant for layer, _ in one.heads} for variant in variants]
-    first = [min(layers, default=n_layers) for layers in changed_layers]
-    pays = sum(first) >= n_layers  # layers left out, against those of the plain pass
-    plain = _recorded(encoder, batch, segment_ids) if pays else _Recording()
-    for variant, start in zip(variants, first, strict=True):
-        if start == n_layers and plain.answer is not None:
-            yield plain.answer.clone()
-            continue
-        tap = tap_of(variant, batch)
-        lent = {layer: _recall(output, tap) for layer, output in plain.layers[:start]}
-        yield _answer(encoder, batch, tap, segment_ids, lent)
-
-
-def _answer(
-    encoder: Encoder, batch: Batch, tap: Tap, segment_ids: str, lent: Forwards | None = None
-) -> Tensor:
-    # The forwards are lent inside `tapped`, which tries a model it does not know by other passes.
-    with torch.no_grad(), tapped(encoder, tap), _lent_forwards(lent or {}):
-        answer: Tensor = run_tapped(encoder, batch, tap, segment_ids=segment_ids)[0]
-    return answer
-
-
-@dataclass(frozen=True)
-class _Recording:
-    """A plain pass: each layer with what it returned, as far as known, and the model's answer."""
-
-    layers: Sequence[tuple[nn.Module, Any]] = ()
-    answer: Tensor | None = None
-
-
-def _recorded(encoder: Encoder, batch: Batch, segment_ids: str) -> _Recording:
-    """One plain pass on record, without the layers if they cannot be told apart.
-
-    They can if they ran one by one in their order, each with the attention of one layer in it.
-    """
-    layers = _layers(encoder)
-    tap = Tap()
-    outputs: list[Any] = []
-    seen: list[tuple[int, int, int]] = []
-
-    def recorder(place: int, forward: Callable[..., Any]) -> Callable[..., Any]:
-        def record(*args: Any, **kwargs: Any) -> Any:
-            at = tap.layer
-            outputs.append(forward(*args, **kwargs))
-            seen.append((place, at, tap.layer))
-            return outputs[-1]
-
-        return record
-
-    lent = {layer: recorder(i, layer.forward) for i, layer in enumerate(layers)}
-    answer = _answer(encoder, batch, tap, segment_ids, lent)
-    if seen != [(i, i, i + 1) for i in range(encoder.n_layers)]:
-        return _Recording(answer=answer)
-    return _Recording(list(zip(layers, outputs, strict=True)), answer)
-
-
-def _layers(encoder: Encoder) -> list[nn.Module]:
-    """The members of the model's outermost list of as many modules as it has layers, or none."""
-    for found in encoder.model.modules():
-        if isinstance(found, nn.ModuleList) and len(found) == encoder.n_layers == len(set(found)):
-            return list(found)
-    return []
-
-
-def _recall(output: Any, tap: Tap) -> Callable[..., Any]:
-    """A layer that hands on what is on record; the tap counts it as if it had run."""
-
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        tap.layer += 1
-        return output
-
-    return forward
-
-
-@contextmanager
-def _lent_forwards(lent: Forwards) -> Iterator[None]:
-    """Within the context these modules run the forward that is lent to them."""
-    own = {module: vars(module).get("forward") for module in lent}  # most have their class's only
-    try:
-        for module, forward in lent.items():
-            vars(module)["forward"] = forward
-        yield
-    finally:
-        for module, before in own.items():
-            vars(module).pop("forward", None)
-            if before is not None:
-                vars(module)["forward"] = before

@@ -14,12 +14,19 @@ from attnlib.attention.encode import Batch
 
 @dataclass(frozen=True, eq=False)
 class Attention:
-    """Attention maps: row = the query that attends, column = the key attended to.
+    """Attention maps, as a metric sees them: row = the query that attends, column = the key.
 
     weights  (batch, head, query, key)   rows of real queries sum to 1, padding keys have 0
     batch    what the queries and keys are
     scores   (batch, head, query, key)   the logits before the softmax, where they are known;
              all finite: a masked key holds the smallest number of the type, not -inf
+
+    >>> from attnlib import attention_maps, random_encoder
+    >>> attention = attention_maps(random_encoder(), "a cat")
+    >>> attention.weights.shape  # 4 heads; [CLS] a c ##a ##t [SEP]
+    torch.Size([1, 4, 6, 6])
+    >>> attention.received.sum().item()  # each head gives 1, shared among the keys
+    4.0
     """
 
     weights: Float[Tensor, "batch head query key"]

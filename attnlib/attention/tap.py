@@ -16,13 +16,16 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
-from attnlib.attention.encode import Batch, model_inputs
+from attnlib.attention.encode import Batch, batches, encode, model_inputs
+from attnlib.attention.maps import Attention
+from attnlib.data.examples import Example, Segment
 from attnlib.errors import Unobservable
 from attnlib.models import Encoder
 
@@ -30,6 +33,9 @@ NAME = "attnlib"
 PROBE = "It was, after all, a small world."
 SLICE_BYTES = 2 * 2**20
 """On a CPU the maps of this many bytes are finished at a time, while they are in its cache."""
+
+
+Observer = Callable[[int, slice, Tensor, Tensor | None], None]
 
 
 @dataclass
@@ -40,7 +46,7 @@ class Tap:
     change(layer, rows, weights) -> weights or None  replaces them; None leaves them
     """
 
-    observe: Callable[[int, slice, Tensor, Tensor | None], None] | None = None
+    observe: Observer | None = None
     change: Callable[[int, slice, Tensor], Tensor | None] | None = None
     layer: int = 0
 
@@ -224,6 +230,37 @@ def _unobservable(encoder: Encoder, reason: str) -> Unobservable:
         f"'{encoder.name}': {reason}. Its attention cannot be observed; use an encoder such as "
         "BERT, DistilBERT, RoBERTa, MPNet or ELECTRA."
     )
+
+
+def observed(
+    encoder: Encoder, batch: Batch, observe: Observer, *, segment_ids: str = "pair"
+) -> Any:
+    """One forward pass without gradients, in which a function sees the maps of every layer."""
+    tap = Tap(observe=observe)
+    with torch.inference_mode(), tapped(encoder, tap):
+        return run_tapped(encoder, batch, tap, segment_ids=segment_ids)
+
+
+def all_maps(encoder: Encoder, batch: Batch) -> Float[Tensor, "layer head query key"]:
+    """Every map of a batch of one input; only for looking at single inputs."""
+    layers: list[Tensor] = []
+    observed(encoder, batch, lambda layer, rows, weights, scores: layers.append(weights[0]))
+    return torch.stack(layers).float()
+
+
+def attention_maps(encoder: Encoder, text: str | Example, pair: str | None = None) -> Attention:
+    """The maps of all heads on one text, or on a pair of texts; heads are numbered over all layers.
+
+    >>> from attnlib import METRICS, attention_maps, random_encoder
+    >>> attention = attention_maps(random_encoder(), "a cat", "a dog")
+    >>> attention.batch.sep.sum().item()
+    2
+    >>> METRICS["entropy"](attention).value.shape  # one example, four heads
+    torch.Size([1, 4])
+    """
+    example = Segment("text", text, pair) if isinstance(text, str) else text
+    (batch,) = batches(encode([example], encoder, max_length=encoder.max_length), encoder)
+    return Attention(all_maps(encoder, batch).flatten(0, 1).unsqueeze(0), batch)
 
 
 def run_tapped(encoder: Encoder, batch: Batch, tap: Tap, *, segment_ids: str = "pair") -> Any:

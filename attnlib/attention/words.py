@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from attnlib.attention.encode import Batch, batches, encode
-from attnlib.attention.tap import Tap, run_tapped, tapped
+from attnlib.attention.tap import observed
 from attnlib.data.examples import Example
 from attnlib.errors import check_choice
 from attnlib.models import Encoder
@@ -108,11 +108,10 @@ def word_maps(
     def observe(layer: int, rows: slice, weights: Tensor, scores: Tensor | None) -> None:
         seen[layer].append(units.maps(weights, rows))
 
-    tap, done = Tap(observe=observe), 0
+    done = 0
     for batch in batches(pieces, encoder, batch_size=batch_size):
         units, seen = Units(batch, from_pieces), [[] for _ in range(encoder.n_layers)]
-        with torch.inference_mode(), tapped(encoder, tap):
-            run_tapped(encoder, batch, tap)
+        observed(encoder, batch, observe)
         weights = torch.cat([torch.cat(layer) for layer in seen], dim=1)
         yield WordMaps(batch.index, weights, units.real)
         del weights  # before the next batch is made

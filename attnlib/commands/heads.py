@@ -1,81 +1,47 @@
-"""What heads do: measured, tested, changed, shown."""
+"""What heads do: the relations they find, the roles they have, their maps on a text."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from attnlib.commands.shared import Json, console, messages, progress
+from attnlib.commands.shared import (
+    BatchSize,
+    CorpusName,
+    Device,
+    Json,
+    Limit,
+    MaxLength,
+    Model,
+    console,
+    messages,
+    print_json,
+    progress,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 app = typer.Typer()
 
-
-@app.command()
-def measure(
-    model: Annotated[str, typer.Argument(help="A model's name, its folder, or a hub id.")],
-    corpus: Annotated[str, typer.Argument(help="A corpus, or a .txt, .jsonl or .conllu file.")],
-    metric: Annotated[list[str], typer.Argument(help="One or more metrics; see `metrics`.")],
-    limit: Annotated[int | None, typer.Option(help="At most this many examples.")] = None,
-    max_length: Annotated[int, typer.Option(help="Pieces per input, special ones too.")] = 128,
-    on_long: Annotated[
-        str, typer.Option(help="Longer inputs: error, skip, truncate or window.")
-    ] = "error",
-    segment_ids: Annotated[
-        str, typer.Option(help="pair: 0 and 1 as in pre-training; zeros: as Clark's code.")
-    ] = "pair",
-    batch_size: Annotated[int, typer.Option(help="Inputs per forward pass.")] = 16,
-    micro: Annotated[bool, typer.Option(help="Average over queries, not over inputs.")] = False,
-    seed: Annotated[int, typer.Option(help="Which inputs a limit picks.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    engine: Annotated[str, typer.Option(help="local, or dask://HOST:PORT.")] = "local",
-    out: Annotated[Path | None, typer.Option(help="Write the table: .parquet or .csv.")] = None,
-    json: Json = False,
-) -> None:
-    """Measure metrics of every head of a model on a corpus, with 95 % intervals."""
-    from attnlib.measuring import report
-    from attnlib.measuring.engines import measure_on
-    from attnlib.measuring.stream import chosen_metrics
-
-    chosen_metrics(metric)  # a misspelt metric is said before a model is loaded
-    if out is not None:
-        report.check_out(out)
-    with progress() as bar:
-        task = bar.add_task(f"measuring {model} on {corpus}", total=None)
-        found = measure_on(
-            engine,
-            model,
-            corpus,
-            metric,
-            limit=limit,
-            max_length=max_length,
-            on_long=on_long,
-            segment_ids=segment_ids,
-            batch_size=batch_size,
-            seed=seed,
-            device=device,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
-        )
-    if out is not None:
-        report.write(found, out, micro=micro)
-        messages.print(f"{len(found.table(micro=micro))} rows in {out}")
-    if json:
-        print(report.dump(report.as_json(found, micro=micro)))
-    elif out is None:
-        report.show(found, console, micro=micro)
+MOST_NAMED = 8
+"""Heads of a role that are named; the others are counted."""
 
 
 @app.command()
 def heads(
-    model: Annotated[str, typer.Argument(help="A model's name, its folder, or a hub id.")],
+    model: Model,
     corpus: Annotated[str, typer.Argument(help="A treebank, or a .conllu file.")],
     relation: Annotated[
         list[str] | None, typer.Option(help="Only this relation, or all; may be repeated.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(help="At most this many sentences.")] = None,
-    max_length: Annotated[int, typer.Option(help="Pieces per sentence, special ones too.")] = 128,
+    limit: Limit = None,
+    max_length: MaxLength = 128,
     on_long: Annotated[
         str, typer.Option(help="Longer sentences: error, skip or truncate.")
     ] = "skip",
@@ -91,16 +57,16 @@ def heads(
     possessive_clitic: Annotated[
         bool, typer.Option(help="Let 's stand for its possessor, as Clark's Table 1 does.")
     ] = False,
-    batch_size: Annotated[int, typer.Option(help="Sentences per forward pass.")] = 16,
+    batch_size: BatchSize = 16,
     seed: Annotated[int, typer.Option(help="Of the limit, the halves and the intervals.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    device: Device = "auto",
     json: Json = False,
 ) -> None:
     """Find the best head for every dependency relation, beside the best fixed offset."""
     from attnlib.errors import check_choice
     from attnlib.measuring import best_heads as choosing
     from attnlib.measuring import prediction
-    from attnlib.measuring.report import dump
+    from attnlib.measuring.head_tables import records
     from attnlib.models import load_encoder
 
     check_choice("variant", variant, choosing.VARIANTS)
@@ -108,8 +74,7 @@ def heads(
     trees = prediction.load_trees(corpus, limit=limit, seed=seed)
     # a misspelt relation is said before a model is loaded
     prediction.check_relations(relation or (), prediction.tree_relations(trees.examples))
-    with progress() as bar:
-        task = bar.add_task(f"reading {corpus} with {model}", total=None)
+    with progress(f"reading {corpus} with {model}") as tick:
         found = prediction.predictions(
             load_encoder(model, device=device),
             trees.examples,
@@ -117,7 +82,7 @@ def heads(
             max_length=max_length,
             batch_size=batch_size,
             on_long=on_long,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
+            progress=tick,
         )
     table = choosing.best_heads(
         found,
@@ -128,8 +93,7 @@ def heads(
         seed=seed,
     )
     if json:
-        rows = table.astype(object).where(table.notna(), None).to_dict("records")
-        print(dump(rows))
+        print_json(records(table))
         return
     shown = Table("relation", "n", "head", "direction", "accuracy %", "offset %", "gain", box=None)
     shown.add_column("on other half")
@@ -153,8 +117,8 @@ def heads(
 
 @app.command()
 def roles(
-    model: Annotated[str, typer.Argument(help="A model's name, its folder, or a hub id.")],
-    corpus: Annotated[str, typer.Argument(help="A corpus name, or your .txt, .jsonl, .conllu.")],
+    model: Model,
+    corpus: CorpusName,
     threshold: Annotated[float, typer.Option(help="How many times its even share.")] = 3.0,
     test: Annotated[str, typer.Option(help="z (the paper) or t (the authors' code).")] = "z",
     control: Annotated[
@@ -165,31 +129,27 @@ def roles(
     direction: Annotated[
         str, typer.Option(help="Of the syntactic sieves: dep->head, head->dep or both.")
     ] = "dep->head",
-    limit: Annotated[int | None, typer.Option(help="At most this many inputs.")] = None,
-    max_length: Annotated[int, typer.Option(help="Pieces per input, special ones too.")] = 128,
+    limit: Limit = None,
+    max_length: MaxLength = 128,
     on_long: Annotated[
         str, typer.Option(help="Longer inputs: error, skip or truncate.")
     ] = "truncate",
-    batch_size: Annotated[int, typer.Option(help="Inputs per forward pass.")] = 16,
+    batch_size: BatchSize = 16,
     seed: Annotated[int, typer.Option(help="Of the limit and the intervals.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    device: Device = "auto",
     json: Json = False,
 ) -> None:
     """Test which functional roles every head has: local, block, delimiter, syntactic."""
-    from attnlib.data.corpora import load_corpus
     from attnlib.measuring import roles as found_roles
-    from attnlib.measuring.report import dump, show_roles
+    from attnlib.measuring.stream import loaded
     from attnlib.metrics import sieves
-    from attnlib.models import load_encoder
 
     found_roles.check_test(threshold, test, control, on_long)
     chosen = sieves.chosen_sieves(role, window=window, direction=direction)
-    encoder = load_encoder(model, device=device)
-    texts = load_corpus(
-        corpus, limit=limit, seed=seed, tokenizer=encoder.tokenizer, max_length=max_length
+    encoder, texts = loaded(
+        model, corpus, limit=limit, seed=seed, max_length=max_length, device=device
     )
-    with progress() as bar:
-        task = bar.add_task(f"reading {corpus} with {model}", total=None)
+    with progress(f"reading {corpus} with {model}") as tick:
         scores = found_roles.role_scores(
             encoder,
             texts,
@@ -197,20 +157,47 @@ def roles(
             max_length=max_length,
             batch_size=batch_size,
             on_long=on_long,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
+            progress=tick,
         )
     table = found_roles.role_tests(
         found_roles.moments(scores, seed=seed), threshold=threshold, test=test, control=control
     )
     if json:
-        print(dump(found_roles.role_rows(table)))
+        print_json(found_roles.role_rows(table))
         return
-    show_roles(table, scores.ceilings, threshold, console)
+    show_roles(table, scores.ceilings, threshold)
+
+
+def show_roles(table: pd.DataFrame, ceilings: Mapping[str, float], threshold: float) -> None:
+    """For every role, how many heads have it, the strongest of them, and how high it can get."""
+    shown = Table("role", "heads", "share", "strongest (bias)", "inputs", "highest", box=None)
+    for role, rows in table.groupby("role", sort=False):
+        have = rows[rows["assigned"]].sort_values("bias", ascending=False)
+        names = [f"{r.layer}-{r.head} ({r.bias:.1f})" for r in have[:MOST_NAMED].itertuples()]
+        more = " ..." if len(have) > MOST_NAMED else ""
+        top = ceilings.get(str(role), math.nan)
+        shown.add_row(
+            str(role),
+            f"{len(have)} of {len(rows)}",
+            f"{len(have) / len(rows):.0%}",
+            ", ".join(names) + more,
+            f"{rows['n'].max():,}",
+            "–" if math.isnan(top) else f"{top:.1f}",
+        )
+    console.print(shown)
+    for role, top in ceilings.items():
+        if top <= threshold:
+            console.print(
+                f"No head can have the role {role} here: a perfect one would score {top:.1f} on "
+                f"average, the threshold is {threshold:g}."
+            )
+        elif math.isnan(top):
+            console.print(f"No input defines the role {role}.")
 
 
 @app.command()
 def view(
-    model: Annotated[str, typer.Argument(help="A model's name, its folder, or a hub id.")],
+    model: Model,
     text: Annotated[list[str], typer.Argument(help="One or more texts to choose from.")],
     pair: Annotated[
         list[str] | None, typer.Option(help="Read with the text; repeat for more texts.")
@@ -225,26 +212,27 @@ def view(
         int | None, typer.Option(help="Pieces per text; the model's own limit by default.")
     ] = None,
     on_long: Annotated[str, typer.Option(help="Longer texts: error or truncate.")] = "error",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Write a page that shows every head on a text: lines or map, words or pieces, compared."""
-    from attnlib.plots import viewdata, viewer
+    from attnlib.files import check_out
+    from attnlib.measuring.reading import head_metrics, paired
+    from attnlib.plots import viewer
 
-    viewer.check_out(out)
+    check_out(out)
     metrics = metric or viewer.METRICS
-    viewdata.head_metrics(metrics)  # a misspelt one is said before a model is loaded
-    with progress() as bar:
-        task = bar.add_task(f"reading with {model}", total=None)
+    head_metrics(metrics)  # a misspelt one is said before a model is loaded
+    with progress(f"reading with {model}") as tick:
         page = viewer.view(
             model,
-            viewdata.paired(text, pair or ()),
+            paired(text, pair or ()),
             beside=beside,
             metrics=metrics,
             head=head,
             max_length=max_length,
             on_long=on_long,
             device=device,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
+            progress=tick,
         )
     page.save(out)
     messages.print(f"{out} ({out.stat().st_size / 1e6:.1f} MB): open it in any browser")

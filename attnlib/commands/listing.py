@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from attnlib.commands.shared import Json, added, console
+from attnlib.commands.shared import Json, added, console, print_json
 
 app = typer.Typer()
 
@@ -23,10 +23,9 @@ def _print_rows(
     rows: list[Row], json: bool, headings: Iterable[str], cells: Iterable[Iterable[Any]]
 ) -> None:
     """The rows for a program, or a table of cells for a person."""
-    from attnlib.measuring.report import dump
 
     if json:
-        print(dump(rows))
+        print_json(rows)
         return
     table = Table(*headings, box=None)
     for shown in cells:
@@ -74,7 +73,7 @@ def _fetch_lists() -> dict[str, list[str]]:
 @app.command()
 def metrics(json: Json = False) -> None:
     """List every metric: what it measures, its unit and bounds, the paper it comes from."""
-    from attnlib.measuring.stream import METRICS
+    from attnlib.metrics.registry import METRICS
 
     keys = ("key", "what", "source", "unit", "bounds", "axes", "scope", "variants")
     cells = []
@@ -119,14 +118,12 @@ def reader(
 ) -> None:
     """The book's own annotated passages: list, count, check or show them."""
     from attnlib.data import reader as texts
-    from attnlib.data.parse import tagger
-    from attnlib.data.reader import terminal
-    from attnlib.data.reader.stats import n_words, statistics
-    from attnlib.measuring.report import dump
+    from attnlib.data.parser import tagger
+    from attnlib.data.reader.summary import listed, shown, statistics
 
     passages = texts.passages()
     if show is not None:
-        console.print(terminal.shown(texts.passage(show)))
+        console.print(shown(texts.passage(show)))
     elif check:
         found = texts.problems(passages, texts.frame_table(), tagger())
         for problem in found:
@@ -137,13 +134,18 @@ def reader(
     elif stats:
         counts = statistics(passages)
         if json:
-            print(dump(counts))
+            print_json(counts)
             return
         for key, value in counts.items():
-            console.print(f"{key.replace('_', ' '):26} {terminal.listed(value)}")
+            console.print(f"{key.replace('_', ' '):26} {listed(value)}")
     else:
         rows = [
-            {"id": one.id, "title": one.title, "register": one.register, "words": n_words(one)}
+            {
+                "id": one.id,
+                "title": one.title,
+                "register": one.register,
+                "words": len(one.plain_words),
+            }
             for one in passages
         ]
         _print_rows(rows, json, ("passage", "title", "register", "words"), map(Row.values, rows))

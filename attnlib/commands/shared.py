@@ -1,19 +1,27 @@
-"""What all commands use: two consoles, the option for JSON, a bar, what other packages add."""
+"""What all commands use: consoles, JSON, a bar, common options, what other packages add."""
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 console = Console(width=None if sys.stdout.isatty() else 160)
 messages = Console(stderr=True)
 
+Model = Annotated[str, typer.Argument(help="A model's name, its folder, or a hub id.")]
+CorpusName = Annotated[str, typer.Argument(help="A corpus, or a .txt, .jsonl or .conllu file.")]
+Limit = Annotated[int | None, typer.Option(help="At most this many inputs.")]
+MaxLength = Annotated[int, typer.Option(help="Pieces per input, special ones too.")]
+BatchSize = Annotated[int, typer.Option(help="Inputs per forward pass.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 
 
@@ -23,14 +31,32 @@ def added(group: str) -> list[Any]:
     return [entry.load() for entry in entries if find_spec(entry.module.partition(".")[0])]
 
 
-def progress() -> Progress:
-    """A bar on stderr that leaves nothing behind, and none where nobody looks."""
-    return Progress(
+def print_json(value: Any) -> None:
+    """JSON on stdout; a NaN that slipped through is an error, not an invalid document."""
+    print(json.dumps(value, allow_nan=False, ensure_ascii=False))
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr that leaves nothing behind, and none where nobody looks.
+
+    Yields what moves it: a function of how much is done, and how much there is.
+    """
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        console=messages,
-        transient=True,
-        disable=not messages.is_terminal,
     )
+    hidden = not messages.is_terminal
+    with Progress(*columns, console=messages, transient=True, disable=hidden) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from attnlib.data.examples import CorefDocument, FrameExample, GapExample, Span
 from attnlib.data.textfiles import Row, field, find_file, read_jsonl, read_table
@@ -81,79 +81,74 @@ def _truth(row: Row, path: Path, name: str) -> bool:
     return bool(value == "TRUE")
 
 
+# (id, text, frame, spans of the target, (element, span, whether it is core)); spans of characters
+_Annotation = tuple[str, str, str, list[list[int]], list[tuple[str, list[int], bool]]]
+
+
 def read_framenet(folder: Path) -> tuple[list[FrameExample], Counter[str]]:
     """FrameNet 1.7 annotation sets of at most 12 tokens with a core element.
 
     Exemplars first, then full text. A target of several parts is left out (Kovaleva 2019 takes
     exactly one), and so is a set whose spans cut through a word.
     """
-    examples: list[FrameExample] = []
-    skipped: Counter[str] = Counter()
-    for name in ("exemplars_core_le12.jsonl", "fulltext_core_le12.jsonl"):
-        path = find_file(folder, name)
-        for row in read_jsonl(path):
-            elements = [
-                (fe["name"], (fe["start"], fe["end"]), fe["core"] == "Core")
-                for fe in field(row, path, "fes", kind=list)
-            ]
-            text, targets = field(row, path, "text"), field(row, path, "target", kind=list)
-            identity = f"{field(row, path, 'doc')}:{field(row, path, 'sent_id')}:{row[0]}"
-            frame = _frame(identity, text, field(row, path, "frame"), targets, elements, skipped)
-            examples += [frame] if frame else []
-    return examples, skipped
+
+    def annotations() -> Iterator[_Annotation]:
+        for name in ("exemplars_core_le12.jsonl", "fulltext_core_le12.jsonl"):
+            path = find_file(folder, name)
+            for row in read_jsonl(path):
+                text, frame = field(row, path, "text"), field(row, path, "frame")
+                targets = field(row, path, "target", kind=list)
+                elements = [
+                    (element["name"], [element["start"], element["end"]], element["core"] == "Core")
+                    for element in field(row, path, "fes", kind=list)
+                ]
+                identity = f"{field(row, path, 'doc')}:{field(row, path, 'sent_id')}:{row[0]}"
+                yield identity, text, frame, targets, elements
+
+    return _frames(annotations())
 
 
 def read_framenet_473(folder: Path) -> tuple[list[FrameExample], Counter[str]]:
     """The 473 sentences of Kovaleva 2019 (sec. 4.2); their links are core elements by choice."""
     path = find_file(folder, "kovaleva_framenet_473.jsonl")
+
+    def annotations() -> Iterator[_Annotation]:
+        for row in read_jsonl(path):
+            text, frame = field(row, path, "sentence"), field(row, path, "frame")
+            targets = field(row, path, "target_span", kind=list)
+            links = field(row, path, "links", kind=list)
+            elements = [(link["fe"], [link["start"], link["end"]], True) for link in links]
+            yield f"kovaleva-{row[0]}", text, frame, targets, elements
+
+    return _frames(annotations())
+
+
+def _frames(annotations: Iterable[_Annotation]) -> tuple[list[FrameExample], Counter[str]]:
+    """Spans of characters to spans of the text's words, which FrameNet separates by blanks."""
     examples: list[FrameExample] = []
     skipped: Counter[str] = Counter()
-    for row in read_jsonl(path):
-        links = field(row, path, "links", kind=list)
-        elements = [(link["fe"], (link["start"], link["end"]), True) for link in links]
-        text, targets = field(row, path, "sentence"), field(row, path, "target_span", kind=list)
-        identity = f"kovaleva-{row[0]}"
-        frame = _frame(identity, text, field(row, path, "frame"), targets, elements, skipped)
-        examples += [frame] if frame else []
-    return examples, skipped
-
-
-def core_elements(folder: Path) -> dict[str, frozenset[str]]:
-    """The core elements of every frame, by the frame's name."""
-    path = find_file(folder, "frames.jsonl")
-    return {
-        field(row, path, "frame"): frozenset(
-            name for name, kind in field(row, path, "fes", kind=dict).items() if kind == "Core"
+    for identity, text, frame, targets, elements in annotations:
+        if len(targets) != 1:
+            skipped["target of several parts"] += 1
+            continue
+        words = list(re.finditer(r"\S+", text))
+        starts = {match.start(): index for index, match in enumerate(words)}
+        ends = {match.end(): index + 1 for index, match in enumerate(words)}
+        spans = [(starts.get(a), ends.get(b)) for a, b in (targets[0], *(e[1] for e in elements))]
+        whole = [Span(a, b) for a, b in spans if a is not None and b is not None and a < b]
+        if len(whole) < len(spans):
+            skipped["span cuts through a word"] += 1
+            continue
+        target, *others = whole
+        names, core = tuple(name for name, _, _ in elements), tuple(c for _, _, c in elements)
+        examples.append(
+            FrameExample(
+                id=identity,
+                words=tuple(match[0] for match in words),
+                frame=frame,
+                target=target,
+                elements=tuple(zip(names, others, strict=True)),
+                core=core,
+            )
         )
-        for row in read_jsonl(path)
-    }
-
-
-def _frame(
-    identity: str,
-    text: str,
-    frame: str,
-    targets: list[Any],
-    elements: list[tuple[str, tuple[int, int], bool]],
-    skipped: Counter[str],
-) -> FrameExample | None:
-    """Character spans to spans of the text's words, which FrameNet separates by blanks."""
-    if len(targets) != 1:
-        skipped["target of several parts"] += 1
-        return None
-    found = [(m.start(), m.end()) for m in re.finditer(r"\S+", text)]
-    starts = {start: index for index, (start, _) in enumerate(found)}
-    ends = {end: index + 1 for index, (_, end) in enumerate(found)}
-    spans = [(starts.get(a), ends.get(b)) for a, b in (targets[0], *(e[1] for e in elements))]
-    whole = [Span(a, b) for a, b in spans if a is not None and b is not None and a < b]
-    if len(whole) < len(spans):
-        skipped["span cuts through a word"] += 1
-        return None
-    return FrameExample(
-        id=identity,
-        words=tuple(text[a:b] for a, b in found),
-        frame=frame,
-        target=whole[0],
-        elements=tuple((e[0], span) for e, span in zip(elements, whole[1:], strict=True)),
-        core=tuple(e[2] for e in elements),
-    )
+    return examples, skipped

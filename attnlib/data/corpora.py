@@ -1,26 +1,113 @@
-"""Corpus names and users' own files to typed examples; what cannot be used is counted, not lost."""
+"""What corpora there are and how to load one: a name, or a user's own file, to typed examples.
+
+What cannot be used is counted, not lost. `register_corpus` adds a corpus to the list from outside.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
+import random
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from attnlib.data import parser, reader
+from attnlib.data.annotated import read_framenet, read_framenet_473, read_gap, read_ontogum
 from attnlib.data.assets import cache_folder, resolve
-from attnlib.data.catalogue import ENTRIES, CorpusInfo, Entry, Options, random_order
 from attnlib.data.conllu import read_conllu
-from attnlib.data.examples import Example, Part, Segment, TaskExample
-from attnlib.data.tasks import TASKS, Task, task_label
-from attnlib.data.textfiles import Row, field, lines, plain_name, read_jsonl
+from attnlib.data.examples import Example, Part, Segment, TaskExample, Tree
+from attnlib.data.kept import kept_file
+from attnlib.data.reader import Passage
+from attnlib.data.reader.convert import to_coref, to_frames, to_questions, to_segment
+from attnlib.data.tasks import (
+    DEV_SHARE,
+    PARAPHRASE_SCORE,
+    SPLIT_RULE,
+    TASKS,
+    Task,
+    read_squad,
+    read_task,
+    task_label,
+)
+from attnlib.data.textfiles import Row, field, find_file, lines, plain_name, read_jsonl
+from attnlib.data.wikipedia import (
+    Paragraphs,
+    piece_length,
+    sample_paragraphs,
+    segments,
+    squad_paragraphs,
+)
 from attnlib.errors import AssetError, BadValue, CorpusError, UnknownName, did_you_mean
 
 ALIASES = {"wiki": "wiki-sample", "wiki-parsed": "wiki-sample-parsed"}
 FORMATS = (".txt", ".jsonl", ".conllu")
+_SA = "CC BY-SA 4.0"
+_NC_SA = "CC BY-NC-SA 4.0"
+_STANFORD = "with Stanford-style labels"
+_UNCLEAR = "not stated; for runs on your own machine"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a corpus is cut and drawn, for the readers that need more than a folder."""
+
+    limit: int | None = None
+    seed: int = 0
+    tokenizer: Any = None
+    max_length: int = 128
+    variant: str = "paper"
+    cache: Path | None = None
+
+
+Read = tuple[Sequence[Any], Mapping[str, int]]
+"""Examples, and how many were left out by reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusInfo:
+    """What a corpus name means, and how it is read.
+
+    assets  where it is read from: the first that can be had
+    draws   whether `read` obeys the limit itself; else a sample is drawn of what it gives
+    folder  where a corpus is that comes with the package itself
+    """
+
+    name: str
+    kind: str
+    assets: tuple[str, ...]
+    what: str
+    licence: str
+    read: Callable[[Path, Options], Read]
+    draws: bool = False
+    folder: Path | None = None
+
+    @property
+    def asset(self) -> str:
+        return self.assets[0] if self.assets else ""
+
+
+_CORPORA: dict[str, CorpusInfo] = {}
+
+
+def register_corpus(info: CorpusInfo) -> None:
+    """Add a corpus to the list, so that `load_corpus` knows its name."""
+    if info.name in _CORPORA:
+        raise BadValue(f"corpus '{info.name}' is registered twice. Choose another name.")
+    _CORPORA[info.name] = info
+
+
+def known_corpora() -> dict[str, CorpusInfo]:
+    """Every corpus by name; aliases are not listed."""
+    return dict(_CORPORA)
+
+
+# --- loading ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +139,6 @@ class Corpus:
         return Dataset.from_list([asdict(example) for example in self.examples])
 
 
-def known_corpora() -> dict[str, CorpusInfo]:
-    """Every corpus name with its kind, asset, description and licence; aliases are not listed."""
-    return {name: entry.info for name, entry in ENTRIES.items()}
-
-
 def load_corpus(
     name_or_path: str | Path,
     *,
@@ -67,7 +149,6 @@ def load_corpus(
     variant: str = "paper",
     folder: Path | None = None,
     cache: Path | None = None,
-    aliases: Mapping[str, str] | None = None,
     task: str | None = None,
 ) -> Corpus:
     """The corpus of that name, or the examples of the user's own .txt, .jsonl or .conllu file.
@@ -76,41 +157,46 @@ def load_corpus(
                order (treebanks are sorted by genre, so their start is no sample); a smaller limit
                gives a subset. Of a user's file the first ones.
     tokenizer, max_length, variant
-               how the Wikipedia corpora are cut into segments (see `segments.segments`).
+               how the Wikipedia corpora are cut into segments (see `wikipedia.segments`).
     folder     where the files are, instead of the asset's own folder.
     cache      where Wikipedia's paragraphs and the parser's trees are kept once they are made; by
                default with the assets, and nowhere if a `folder` is given.
-    aliases    other meanings of a name for an edition, such as {"wiki": "wiki-paragraphs"}.
     task       names the labels that a user's .jsonl file may hold.
     A task's name alone means its dev split.
+
+    >>> from attnlib import load_corpus
+    >>> corpus = load_corpus("reader", limit=2)
+    >>> corpus.kind, len(corpus.examples)
+    ('segment', 2)
     """
     if limit is not None and limit < 1:
         raise BadValue(f"limit {limit} is too small. At least 1 example is needed.")
     given = str(name_or_path)
-    name = corpus_name(given, aliases)
-    if name in ENTRIES and not isinstance(name_or_path, Path):
-        entry = ENTRIES[name]
-        source, where = (str(folder), folder) if folder is not None else _home(entry)
+    name = corpus_name(given)
+    if name in _CORPORA and not isinstance(name_or_path, Path):
+        info = _CORPORA[name]
+        source, where = (str(folder), folder) if folder is not None else _home(info)
         if cache is None and folder is None:
             cache = cache_folder() / "corpora"
         options = Options(limit, seed, tokenizer, max_length, variant, cache)
-        examples, skipped = entry.read(where, options)
-        if limit is not None and not entry.draws:
-            examples = _sample(examples, limit, seed)
-        return _corpus(name, entry.info.kind, examples, skipped, source)
+        examples, skipped = info.read(where, options)
+        if limit is not None and not info.draws:
+            chosen = sorted(_random_order(len(examples), seed)[:limit])
+            examples = [examples[place] for place in chosen]
+        return _corpus(name, info.kind, examples, skipped, source)
     if isinstance(name_or_path, Path) or _looks_like_path(given):
         return _user_corpus(Path(given), limit, task)
-    known = [*ALIASES, *ENTRIES]
+    known = [*ALIASES, *_CORPORA]
     raise UnknownName(
         f"corpus '{given}' is unknown. {did_you_mean(given, known)}Known: {', '.join(known)}. "
         "A path to your own .txt, .jsonl or .conllu file works too."
     )
 
 
-def corpus_name(given: str, aliases: Mapping[str, str] | None = None) -> str:
+def corpus_name(given: str) -> str:
     """The full name behind a shorter one: an alias, or a task, which means its dev split."""
-    name = {**ALIASES, **(aliases or {})}.get(given, given)
-    return f"{name}:dev" if f"{name}:dev" in ENTRIES else name
+    name = ALIASES.get(given, given)
+    return f"{name}:dev" if f"{name}:dev" in _CORPORA else name
 
 
 def corpus_of_dataset(dataset: Any, *, text: str = "text", pair: str | None = None) -> Corpus:
@@ -125,30 +211,42 @@ def corpus_of_dataset(dataset: Any, *, text: str = "text", pair: str | None = No
     return _corpus("dataset", "segment", examples, {}, "a dataset in memory")
 
 
+def with_trees(corpus: Corpus) -> Corpus:
+    """The same inputs with the parser's tree laid over each sentence; gold trees are kept."""
+    has_tree = [getattr(example, "heads", None) is not None for example in corpus.examples]
+    if all(has_tree):
+        return corpus
+    pairs = list(zip(corpus.examples, has_tree, strict=True))
+    found = parser.parsed_texts([example for example, has in pairs if not has])
+    examples = tuple(example if has else next(found) for example, has in pairs)
+    return replace(corpus, examples=examples, digest=examples_digest(examples))
+
+
 def _looks_like_path(given: str) -> bool:
     path = Path(given)
     return path.suffix.lower() in FORMATS or "/" in given or "\\" in given or path.exists()
 
 
-def _home(entry: Entry) -> tuple[str, Path]:
+def _home(info: CorpusInfo) -> tuple[str, Path]:
     """Where a corpus lies: in the package, or in the first of its assets that can be had."""
-    if entry.folder is not None:
-        return "attnlib", entry.folder
-    first: AssetError | None = None
-    for asset in entry.assets:
+    if info.folder is not None:
+        return "attnlib", info.folder
+    errors: list[AssetError] = []
+    for asset in info.assets:
         try:
             return asset, Path(resolve(asset))
         except AssetError as error:
-            first = first or error
-    raise first or AssetError(f"{entry.info.name} has no asset.")
+            errors.append(error)
+    raise errors[0]
 
 
-def _sample(examples: list[Any], limit: int, seed: int) -> list[Any]:
-    return [examples[place] for place in sorted(random_order(len(examples), seed)[:limit])]
+def _random_order(n: int, seed: int) -> list[int]:
+    """The places 0..n-1 in the order in which a limit draws them: a longer draw adds to it."""
+    return random.Random(seed).sample(range(n), n)
 
 
 def _corpus(
-    name: str, kind: str, examples: list[Any], skipped: Mapping[str, int], source: str
+    name: str, kind: str, examples: Sequence[Any], skipped: Mapping[str, int], source: str
 ) -> Corpus:
     if not examples:
         left_out = ", ".join(f"{n} x {reason}" for reason, n in skipped.items()) or "nothing found"
@@ -163,6 +261,9 @@ def examples_digest(examples: Iterable[Any]) -> str:
         told = json.dumps(asdict(example), sort_keys=True, separators=(",", ":"))
         digest.update(told.encode() + b"\n")
     return digest.hexdigest()
+
+
+# --- users' own files -----------------------------------------------------------------------
 
 
 def _user_corpus(path: Path, limit: int | None, task: str | None) -> Corpus:
@@ -216,3 +317,172 @@ def _part(row: Row, path: Path, name: str) -> Part:
     if re.search("[\ud800-\udfff]", part if isinstance(part, str) else " ".join(part)):
         raise CorpusError(f"{path}:{row[0]}: '{name}' holds half a character (a lone surrogate).")
     return part
+
+
+# --- the list: Wikipedia and treebanks, plain and parsed ----------------------------------------
+
+
+def _wikipedia() -> Iterator[CorpusInfo]:
+    for name, articles, licence in (
+        ("wiki-sample", "99 articles of a 2016 dump", "CC BY-SA 3.0"),
+        ("wiki-paragraphs", "48 articles of SQuAD dev", _SA),
+    ):
+        what = f"segments of two consecutive paragraphs: {articles}"
+        read = partial(_wiki_segments, name)
+        yield CorpusInfo(name, "segment", (name,), what, licence, read, draws=True)
+        what = f"sentences, parsed, {_STANFORD}: {articles}"
+        trees = partial(_wiki_trees, name)
+        yield CorpusInfo(f"{name}-parsed", "tree", (name,), what, licence, trees, draws=True)
+
+
+def _paragraphs(name: str, folder: Path, options: Options) -> Paragraphs:
+    if name == "wiki-sample":
+        return sample_paragraphs(folder, options.cache)
+    return squad_paragraphs(folder)
+
+
+def _wiki_segments(name: str, folder: Path, options: Options) -> Read:
+    if options.tokenizer is None:
+        raise BadValue(
+            "Wikipedia segments are cut to a number of pieces. Pass tokenizer= (the model's, or a "
+            "function text -> n_pieces)."
+        )
+    paragraphs = _paragraphs(name, folder, options)
+    made, skipped = segments(
+        paragraphs.items,
+        piece_length(options.tokenizer),
+        max_length=options.max_length,
+        n=options.limit,
+        seed=options.seed,
+        variant=options.variant,
+    )
+    return made, Counter(skipped) + Counter(paragraphs.skipped)
+
+
+def _wiki_trees(name: str, folder: Path, options: Options) -> Read:
+    """Sentences of paragraphs in random order until there are enough, then in corpus order."""
+    paragraphs = _paragraphs(name, folder, options)
+    items = paragraphs.items
+    found, skipped = _parsed(name, [(item.id, item.text) for item in items], options)
+    trees = [replace(tree, document=items[place].article) for place, tree in found]
+    return trees, skipped + Counter(paragraphs.skipped)
+
+
+def _parsed(
+    name: str, texts: Sequence[tuple[str, Part]], options: Options
+) -> tuple[list[tuple[int, Tree]], Counter[str]]:
+    """The parser's trees of as many texts as the limit needs, kept where the options say."""
+    made_from = (parser.parser_digest(), texts)
+    return parser.parsed_in_order(
+        texts,
+        _random_order(len(texts), options.seed),
+        limit=options.limit,
+        kept=kept_file(options.cache, f"parsed/{name}", parser.VERSION, *made_from),
+    )
+
+
+def _treebanks() -> Iterator[CorpusInfo]:
+    for bank, asset, about, licence in (
+        ("ewt", "ud-ewt", "UD English EWT (web text)", _SA),
+        ("gum", "ud-gum", "UD English GUM (many genres; train without Reddit)", _NC_SA),
+    ):
+        for split in ("train", "dev", "test"):
+            name = f"{bank}-{split}"
+            files = (f"en_{bank}-ud-{split}.conllu", f"en_{bank}-{split}.conllu")
+            read = partial(_trees, files)
+            yield CorpusInfo(name, "tree", (asset,), f"{about}, {split}", licence, read)
+            what = f"the words of {name}, parsed, {_STANFORD}"
+            trees = partial(_stanford_trees, name, files)
+            yield CorpusInfo(f"{name}-stanford", "tree", (asset,), what, licence, trees, draws=True)
+
+
+def _trees(files: tuple[str, ...], folder: Path, options: Options) -> Read:
+    return read_conllu(find_file(folder, *files)), {}
+
+
+def _stanford_trees(name: str, files: tuple[str, ...], folder: Path, options: Options) -> Read:
+    """The sentences that the treebank itself would give, with the parser's heads and labels."""
+    gold = read_conllu(find_file(folder, *files))
+    found, skipped = _parsed(name, [(tree.id, tree.words) for tree in gold], options)
+    return [
+        replace(tree, text=gold[place].text, document=gold[place].document) for place, tree in found
+    ], skipped
+
+
+# --- the list: what people have annotated, tasks, the Reader ------------------------------------
+
+
+def _plain(read: Callable[[Path], Read]) -> Callable[[Path, Options], Read]:
+    """A reader that needs nothing but the folder."""
+    return lambda folder, options: read(folder)
+
+
+def _annotated() -> Iterator[CorpusInfo]:
+    for split in ("train", "dev", "test"):
+        what = f"OntoGUM coreference in OntoNotes' scheme, {split} (no Reddit)"
+        read = _plain(partial(read_ontogum, split))
+        yield CorpusInfo(f"ontogum-{split}", "coref", ("ontogum",), what, _NC_SA, read)
+    for split, file in (("dev", "development"), ("validation", "validation"), ("test", "test")):
+        what = f"GAP, ambiguous pronouns in Wikipedia sentences, {file}"
+        licence, read = "Apache-2.0; texts CC BY-SA", _plain(partial(read_gap, file))
+        yield CorpusInfo(f"gap-{split}", "gap", ("gap",), what, licence, read)
+    what = "FrameNet 1.7 exemplars and full text, at most 12 tokens, with a core element"
+    name, licence, read = "framenet", "CC BY 3.0", _plain(read_framenet)
+    yield CorpusInfo(name, "frame", (name,), what, licence, read)
+    what = "the 473 FrameNet sentences of Kovaleva 2019, sec. 4.2"
+    name, licence, read = "framenet-473", "CC BY 3.0; list Apache-2.0", _plain(read_framenet_473)
+    yield CorpusInfo(name, "frame", (name,), what, licence, read)
+
+
+_TASK_CORPORA = {  # what, licence
+    "mrpc": ("paraphrase of news sentences", "MSR-SSLA, NC"),
+    "stsb": ("similarity score 0-5", "scores CC BY-SA 4.0; texts mixed"),
+    "sst2": ("sentiment of film reviews", _UNCLEAR),
+    "qqp": (f"duplicate questions; {SPLIT_RULE}", _UNCLEAR),
+    "rte": ("textual entailment", _UNCLEAR),
+    "qnli": (f"does it answer the question; {SPLIT_RULE}", _SA),
+    "mnli": (f"inference, matched genres; {SPLIT_RULE}", "OANC, CC BY"),
+    "rotten-tomatoes": (f"sentiment of the sentences behind SST-2; {SPLIT_RULE}", _UNCLEAR),
+    "msrpar": (
+        f"MRPC's news pairs in STS-B; paraphrase = similarity of at least {PARAPHRASE_SCORE}",
+        "scores CC BY-SA 4.0; texts MSR-SSLA",
+    ),
+}
+_TASKS_WITH_TEST = ("mrpc", "stsb", "msrpar")
+
+
+def _tasks() -> Iterator[CorpusInfo]:
+    for task, (about, licence) in _TASK_CORPORA.items():
+        assets = ("stsb-full", "stsb") if task == "stsb" else (task,)
+        for split in ("train", "dev", *(("test",) if task in _TASKS_WITH_TEST else ())):
+            name, what = f"{task}:{split}", f"{about} ({split})"
+            read = _plain(partial(read_task, task, split))
+            yield CorpusInfo(name, "task", assets, what, licence, read)
+    for split in ("train", "dev"):
+        what = (
+            f"SQuAD v1.1 ({split}); with the dev file alone, an article goes to dev if the sha256 "
+            f"of its title is divisible by {DEV_SHARE}, else to train"
+        )
+        read = _plain(partial(read_squad, split))
+        yield CorpusInfo(f"squad:{split}", "question", ("squad",), what, _SA, read)
+
+
+def _reader() -> Iterator[CorpusInfo]:
+    shapes: tuple[tuple[str, str, str, Callable[[Passage], list[Any]]], ...] = (
+        ("reader", "segment", "its two paragraphs as pairs", lambda p: [to_segment(p)]),
+        ("reader-coref", "coref", "its entities and their mentions", lambda p: [to_coref(p)]),
+        ("reader-frames", "frame", "its predicates and core elements", to_frames),
+        ("reader-qa", "question", "its questions and answers", to_questions),
+    )
+    for name, kind, about, shape in shapes:
+        what = f"the book's own passages: {about}"
+        read = _plain(partial(_passages, shape))
+        yield CorpusInfo(name, kind, (), what, "CC BY 4.0", read, folder=reader.FOLDER)
+
+
+def _passages(shape: Callable[[Passage], list[Any]], folder: Path) -> Read:
+    return [example for one in reader.passages(folder) for example in shape(one)], {}
+
+
+for _info in (*_wikipedia(), *_treebanks(), *_annotated(), *_tasks(), *_reader()):
+    register_corpus(_info)

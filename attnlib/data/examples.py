@@ -45,12 +45,13 @@ class Span:
         return isinstance(index, int) and self.start <= index < self.end
 
 
-class _TextPair:
-    """The view of an example that has a text and perhaps a second one."""
+class _Texts:
+    """The view of an example that has a text, perhaps a second one, perhaps known sentences."""
 
     __slots__ = ()
     text: Part
     pair: Part | None
+    starts: Starts | None = None
 
     @property
     def parts(self) -> Parts:
@@ -58,10 +59,10 @@ class _TextPair:
 
     @property
     def sentence_starts(self) -> Starts | None:
-        return None
+        return self.starts
 
 
-class _Sentence:
+class _Words:
     """The view of an example that is one sentence of given words."""
 
     __slots__ = ()
@@ -77,7 +78,7 @@ class _Sentence:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment(_TextPair):
+class Segment(_Texts):
     """Plain text, or a pair of texts such as Clark's two consecutive paragraphs (sec. 2)."""
 
     id: str
@@ -85,13 +86,9 @@ class Segment(_TextPair):
     pair: Part | None = None
     starts: Starts | None = None
 
-    @property
-    def sentence_starts(self) -> Starts | None:
-        return self.starts
-
 
 @dataclass(frozen=True, slots=True)
-class TaskExample(_TextPair):
+class TaskExample(_Texts):
     """A labelled input of a task: a class index, a score, or None where the label is withheld."""
 
     id: str
@@ -101,7 +98,7 @@ class TaskExample(_TextPair):
 
 
 @dataclass(frozen=True, slots=True)
-class ParsedText(_TextPair):
+class ParsedText(_Texts):
     """A text, or a pair, with dependency trees laid over it; the text stays as it was written.
 
     word_starts  per part, the character where each parsed word begins; None where the parts are
@@ -119,10 +116,6 @@ class ParsedText(_TextPair):
     tags: tuple[str, ...]
     starts: Starts | None = None
 
-    @property
-    def sentence_starts(self) -> Starts | None:
-        return self.starts
-
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -133,7 +126,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Question(_Texts):
     """A question on a paragraph, with every accepted answer (SQuAD dev has several)."""
 
     id: str
@@ -147,13 +140,9 @@ class Question:
     def parts(self) -> Parts:
         return (self.question, self.context)
 
-    @property
-    def sentence_starts(self) -> Starts | None:
-        return self.starts
-
 
 @dataclass(frozen=True, slots=True)
-class Tree(_Sentence):
+class Tree(_Words):
     """A dependency tree: 0-based heads with -1 for the root, full relation labels, UPOS tags."""
 
     id: str
@@ -164,13 +153,9 @@ class Tree(_Sentence):
     text: str | None = None
     document: str | None = None
 
-    @property
-    def root(self) -> int:
-        return self.heads.index(-1)
-
 
 @dataclass(frozen=True, slots=True)
-class CorefDocument:
+class CorefDocument(_Words):
     """A document with its entities: clusters of mentions, each a span of words.
 
     `heads`, `relations` and `tags` are the dependency layer of the same words (document-wide
@@ -189,10 +174,6 @@ class CorefDocument:
     tags: tuple[str, ...] | None = None
     mention_heads: tuple[tuple[int, ...], ...] | None = None
     mention_types: tuple[tuple[str, ...], ...] | None = None
-
-    @property
-    def parts(self) -> Parts:
-        return (self.words,)
 
     @property
     def sentence_starts(self) -> Starts | None:
@@ -234,7 +215,7 @@ class CorefDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class GapExample:
+class GapExample(_Texts):
     """GAP: an ambiguous pronoun and two names; spans count characters of the text."""
 
     id: str
@@ -250,13 +231,9 @@ class GapExample:
     def parts(self) -> Parts:
         return (self.text,)
 
-    @property
-    def sentence_starts(self) -> Starts | None:
-        return None
-
 
 @dataclass(frozen=True, slots=True)
-class FrameExample(_Sentence):
+class FrameExample(_Words):
     """A sentence, the word(s) that evoke a frame, and the frame's elements in the sentence."""
 
     id: str

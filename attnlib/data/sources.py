@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 
 from attnlib.data.archives import LIMIT, copy_stream, extract, safe_path
 from attnlib.data.asset_list import Asset, File, Form, Hub, Package
-from attnlib.data.convert import CONVERTERS
 from attnlib.errors import AssetError, ChecksumError
 from attnlib.files import scratch_folder, sha256_of
 from attnlib.progress import Progress
@@ -323,6 +322,8 @@ class PackageSource(Source):
         for file in form.inputs:
             check_file(self.asset, scratch / file.name, file, f"It was not kept; {self.advice}")
         if form.convert:
+            from attnlib.data.convert import CONVERTERS  # brings numpy, which few commands need
+
             bar.step(f"converting {self.asset.name}")
             made = {file.name: file.origin for file in form.files if not file.package}
             CONVERTERS[form.convert](scratch, draft, made)

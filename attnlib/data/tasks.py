@@ -8,6 +8,7 @@ import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -178,34 +179,25 @@ def task_label(task: Task, value: object, path: Path, number: int) -> int | floa
     given = str(value).strip()
     if value is None or given in _NO_LABEL:
         return None
+    if given in task.labels:
+        return task.labels.index(given)
     try:
-        if task.regression:
-            return _score(task, given)
-        if task.name == "msrpar":
-            return int(float(given) >= PARAPHRASE_SCORE)
-        if given in task.labels:
-            return task.labels.index(given)
-        index = float(given)
-        if index in range(task.n_labels):
-            return int(index)
+        score = float(given)
     except ValueError:
-        pass
-    expected = (
-        f"a score from {task.bounds[0]:g} to {task.bounds[1]:g}"
-        if task.bounds
-        else f"one of {', '.join(task.labels)} or 0..{task.n_labels - 1}"
-    )
+        score = float("nan")
+    if task.bounds is not None:
+        expected = f"a score from {task.bounds[0]:g} to {task.bounds[1]:g}"
+        if task.bounds[0] <= score <= task.bounds[1]:
+            return score
+    else:
+        expected = f"one of {', '.join(task.labels)} or 0..{task.n_labels - 1}"
+        if task.name == "msrpar" and not isnan(score):
+            return int(score >= PARAPHRASE_SCORE)
+        if score in range(task.n_labels):
+            return int(score)
     raise CorpusError(
         f"{path}:{number}: unknown label '{given}' for {task.name}, expected {expected}."
     )
-
-
-def _score(task: Task, given: str) -> float:
-    score = float(given)
-    low, high = task.bounds or (float("-inf"), float("inf"))
-    if not low <= score <= high:
-        raise ValueError(given)
-    return score
 
 
 def _in_dev(examples: list[TaskExample]) -> list[bool]:
@@ -276,11 +268,7 @@ def _article_questions(article: dict[str, Any], skipped: Counter[str]) -> Iterat
             if not answers:
                 skipped["no answer at the stated place"] += 1
                 continue
-            if len(answers) < len(found):
-                skipped["answer not at the stated place (question kept)"] += len(found) - len(
-                    answers
-                )
-            question = Question(
-                qa["id"], qa["question"].strip(), context, answers, article["title"]
-            )
-            yield question
+            if n_lost := len(found) - len(answers):
+                skipped["answer not at the stated place (question kept)"] += n_lost
+            asked = qa["question"].strip()
+            yield Question(qa["id"], asked, context, answers, article["title"])

@@ -161,6 +161,13 @@ def best_heads(
     offset held fixed; `gain` is head minus offset in the same draws. Differs from the paper, which
     chooses the head on the data it is scored on: the `clean_` columns choose head, direction and
     offset on one half of the sentences, score on the other, and pool both ways around.
+
+    >>> from attnlib import best_heads, predictions, random_encoder
+    >>> from attnlib.data.examples import Tree
+    >>> tree = Tree("t", ("a", "cat", "sat"), (1, 2, -1), ("det", "nsubj", "root"), ("X",) * 3)
+    >>> table = best_heads(predictions(random_encoder(), [tree] * 4), min_count=1, replicates=10)
+    >>> table[["relation", "n", "baseline", "offset"]].values.tolist()
+    [['all', 8, 100.0, 1], ['det', 4, 100.0, 1], ['nsubj', 4, 100.0, 1]]
     """
     check_choice("variant", variant, VARIANTS)
     offsets = OFFSETS[variant] if offsets is None else offsets

@@ -39,6 +39,12 @@ def estimate(
     Examples are drawn again with replacement. Where the weight is 0 an example says nothing
     about that value and is left out of its mean; where all are left out the mean is NaN. One
     example tells nothing about others: its interval is NaN.
+
+    >>> import numpy as np
+    >>> from attnlib import estimate
+    >>> found = estimate(np.array([[2.0], [4.0], [9.0]]), np.array([[1.0], [1.0], [3.0]]))
+    >>> found.mean, found.low, found.high
+    (array([3.]), array([2.]), array([4.]))
     """
     if total.shape != weight.shape:
         raise ValueError(f"total {total.shape} and weight {weight.shape} differ in shape")
@@ -51,7 +57,9 @@ def estimate(
         draws = _draws(len(total), replicates, seed)
         spread = np.concatenate([(counts @ top) / (counts @ bottom) for counts in draws])
     n = (weight > 0).sum(0)
-    low, high = (np.where(n > 1, end.reshape(shape), np.nan) for end in _interval(spread, level))
+    low, high = (
+        np.where(n > 1, end.reshape(shape), np.nan) for end in percentile_interval(spread, level)
+    )
     return Estimate(mean.reshape(shape), low, high, n)
 
 
@@ -99,7 +107,7 @@ def statistics(
         for drawn in grids(counts):
             for name, statistic in wanted.items():
                 spread[name].append(float(statistic(drawn)))
-    ends = _interval(np.array([spread[name] for name in wanted]).T, level)
+    ends = percentile_interval(np.array([spread[name] for name in wanted]).T, level)
     return {
         name: (values[name], float(low), float(high))
         for name, low, high in zip(wanted, *ends, strict=True)
@@ -131,8 +139,10 @@ def _draws(n: int, replicates: int, seed: int) -> Iterator[np.ndarray]:
         yield generator.multinomial(n, np.full(n, 1 / n), size=size).astype(np.float64)
 
 
-def _interval(spread: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """Percentiles over the replicates in which the mean was defined."""
+def percentile_interval(
+    spread: Float[np.ndarray, "replicate *axes"], level: float = LEVEL
+) -> tuple[np.ndarray, np.ndarray]:
+    """The ends of the middle part of the replicates in which a number was defined."""
     tail = 100 * (1 - level) / 2
     undefined = np.isnan(spread).all(0)
     filled = np.where(undefined, 0.0, spread)

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from attnlib.attention.encode import encode
-from attnlib.data.corpora import Corpus, load_corpus
+from attnlib.data.corpora import Corpus
 from attnlib.errors import BadValue
-from attnlib.measuring.shards import Spool
-from attnlib.measuring.stream import Measurement, Progress, chosen_metrics, measure, stream
+from attnlib.measuring.shards import Shard
+from attnlib.measuring.stream import Measurement, Progress, chosen_metrics, loaded, measure, stream
 from attnlib.metrics.registry import Metric
 from attnlib.metrics.relations import Relation
 from attnlib.models import Encoder, load_encoder
@@ -51,12 +51,8 @@ def _measure_on_dask(
 ) -> Measurement:
     """Cut the corpus into shards, measure each where there is room, lay the rows together."""
     chosen = chosen_metrics(metrics)
-    encoder = load_encoder(model, device="cpu")
-    if not isinstance(corpus, Corpus):
-        length = options.get("max_length", 128)
-        corpus = load_corpus(
-            corpus, limit=limit, seed=seed, tokenizer=encoder.tokenizer, max_length=length
-        )
+    length = options.get("max_length", 128)
+    encoder, corpus = loaded(model, corpus, limit=limit, seed=seed, max_length=length, device="cpu")
     # What is too long is said here, where documents are numbered as the user numbers them.
     n_rows = sum(1 for _ in encode(corpus.examples, encoder, **_encoding(options)))
     with _client(address) as client:
@@ -65,7 +61,14 @@ def _measure_on_dask(
         starts = range(0, len(corpus.examples), size)
         futures = [
             client.submit(
-                _shard, str(model), device, _part(corpus, i, size), i, metrics, options, pure=False
+                _measured_part,
+                str(model),
+                device,
+                _part(corpus, i, size),
+                i,
+                metrics,
+                options,
+                pure=False,
             )
             for i in starts
         ]
@@ -80,16 +83,16 @@ def _gathered(
     n_rows: int,
     progress: Progress | None,
 ) -> Measurement:
-    spool, seconds = Spool(), 0.0
+    shard, seconds = Shard(), 0.0
     skipped = Counter(corpus.skipped)
     for future in futures:
         part, shard_skipped, shard_seconds = future.result()
-        spool.extend(part)
+        shard.extend(part)
         skipped.update(shard_skipped)
         seconds += shard_seconds
         if progress is not None:
-            progress(len(spool.index), n_rows)
-    return Measurement(encoder, corpus.name, metrics, spool, dict(skipped), seconds)
+            progress(len(shard.index), n_rows)
+    return Measurement(encoder, corpus.name, metrics, shard, dict(skipped), seconds)
 
 
 def _encoding(options: dict[str, Any]) -> dict[str, Any]:
@@ -100,7 +103,7 @@ def _part(corpus: Corpus, start: int, size: int) -> Corpus:
     return replace(corpus, examples=corpus.examples[start : start + size], skipped={})
 
 
-def _shard(
+def _measured_part(
     model: str,
     device: str,
     corpus: Corpus,
@@ -110,7 +113,7 @@ def _shard(
 ) -> tuple[Any, dict[str, int], float]:
     """One shard, on a worker; its examples keep their place in the whole corpus."""
     found = stream(_encoder(model, device), corpus, chosen_metrics(metrics), **options)
-    return found.spool.exported(start), found.skipped, found.seconds
+    return found.shard.exported(start), found.skipped, found.seconds
 
 
 @lru_cache(maxsize=2)

@@ -169,7 +169,14 @@ def predictions(
     on_long: str = "skip",
     progress: Callable[[int, int], None] | None = None,
 ) -> Predictions:
-    """One pass over trees: what every head picks for every word; maps are forgotten at once."""
+    """One pass over trees: what every head picks for every word; maps are forgotten at once.
+
+    >>> from attnlib import predictions, random_encoder
+    >>> from attnlib.data.examples import Tree
+    >>> tree = Tree("t", ("a", "cat", "sat"), (1, 2, -1), ("det", "nsubj", "root"), ("X",) * 3)
+    >>> predictions(random_encoder(), [tree]).attended.shape  # (word, head)
+    (3, 4)
+    """
     check_choice("on-long", on_long, ON_LONG)
     skipped: Counter[str] = Counter()
     starts = np.cumsum([0, *(len(tree.words) for tree in trees)])

@@ -12,10 +12,10 @@ import pandas as pd
 from jaxtyping import Float
 
 from attnlib.attention.encode import batches, encode
-from attnlib.data.corpora import Corpus
-from attnlib.data.overlays import with_trees
+from attnlib.data.corpora import Corpus, with_trees
 from attnlib.errors import BadValue, check_choice
 from attnlib.measuring.bootstrap import estimate
+from attnlib.measuring.head_tables import head_names, records
 from attnlib.measuring.significance import (
     ALPHA,
     TESTS,
@@ -25,7 +25,8 @@ from attnlib.measuring.significance import (
     needed,
     one_sided,
 )
-from attnlib.measuring.stream import METRICS, Progress, stream
+from attnlib.measuring.stream import Progress, stream
+from attnlib.metrics.registry import METRICS
 from attnlib.metrics.relations import Relation
 from attnlib.metrics.sieves import SIEVES, asks_for_trees, bias_metric, even_share
 from attnlib.models import Encoder
@@ -72,6 +73,12 @@ def role_scores(
 
     authors  roles that are also scored as the authors' code does; their names end in @authors
     Texts without dependency trees are parsed first, unless all sieves are known to need none.
+
+    >>> from attnlib import load_corpus, random_encoder, role_scores
+    >>> from attnlib.metrics.sieves import SIEVES
+    >>> texts = load_corpus("reader", limit=3)
+    >>> role_scores(random_encoder(), texts, [SIEVES["sep"]]).values["sep"].shape
+    (3, 2, 2)
     """
     chosen = list(SIEVES.values()) if sieves is None else list(sieves)
     if not chosen:
@@ -91,11 +98,7 @@ def role_scores(
         on_long=on_long,
         progress=progress,
     ).not_empty()
-    values = {}
-    for role, metric in metrics.items():
-        total, weight = found.rows(metric.key)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            values[role] = np.where(weight > 0, total / weight, np.nan).astype(np.float32)
+    values = {role: found.values(one.key).astype(np.float32) for role, one in metrics.items()}
     limits = {"max_length": max_length, "on_long": on_long}
     ceilings, n_tokens = _ceilings(encoder, parsed, chosen, batch_size, limits)
     return RoleScores(
@@ -164,6 +167,12 @@ def role_tests(
     Adds p, q (Benjamini-Hochberg) and holm over all tests of the table, effect, needed (inputs for
     a decision with a power of 0.8), and assigned: p, q or holm below alpha, by `control`. The
     paper corrects nothing.
+
+    >>> import pandas as pd
+    >>> from attnlib import role_tests
+    >>> scores = pd.DataFrame({"bias": [4.0, 2.0], "sd": [2.0, 2.0], "n": [50, 50]})
+    >>> role_tests(scores, threshold=3.0)["assigned"].tolist()
+    [True, False]
     """
     check_test(threshold, test, control)
     if not 0 < alpha < 1:
@@ -192,33 +201,8 @@ def check_test(threshold: float, test: str, control: str, on_long: str = "trunca
 
 def role_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     """The table of `role_tests` as programs read it; what is undefined is None."""
-    names = (layer_head(row) for row in table[["layer", "head"]].itertuples(index=False))
-    rows = table.assign(head=list(names))
     wanted = ["head", "role", "bias", "low", "high", "p", "q", "holm", "effect", "needed", "n"]
-    plain = rows[[*wanted, "assigned"]].astype(object)
-    plain = plain.where(
-        np.isfinite(rows[wanted[2:-1]]).reindex(columns=plain.columns, fill_value=True), None
-    )
-    return plain.to_dict("records")
-
-
-def layer_head(place: Any) -> str:
-    """A head as people write it: 5-4 is the fourth head of the fifth layer."""
-    return f"{place.layer}-{place.head}"
-
-
-def assigned_grids(table: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Role -> (layer, head): whether a head has it. From a table of one task."""
-    return {str(role): _grid(rows, "assigned") for role, rows in table.groupby("role", sort=False)}
-
-
-def bias_grids(table: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Role -> (layer, head): its mean score. From a table of one task."""
-    return {str(role): _grid(rows, "bias") for role, rows in table.groupby("role", sort=False)}
-
-
-def _grid(rows: pd.DataFrame, column: str) -> np.ndarray:
-    return rows.pivot(index="layer", columns="head", values=column).to_numpy()
+    return records(table.assign(head=head_names(table))[[*wanted, "assigned"]])
 
 
 def _skew(values: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ READ_BYTES = 32 * 2**20
 """How much of a file is looked at together when a part of its rows is picked out."""
 
 
-class Spool:
+class Shard:
     """One file of rows per metric, written batch by batch and read part by part.
 
     A row is (2, *axes) in single precision: the sum, and its weight in the same shape.
@@ -57,7 +57,7 @@ class Spool:
         return [start + i for i in self.index], rows
 
     def extend(self, exported: Exported) -> None:
-        """Add the rows that another spool exported."""
+        """Add the rows that another shard exported."""
         index, rows = exported
         for key, block in rows.items():
             self._shapes[key] = block.shape[2:]

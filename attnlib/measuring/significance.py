@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
-import pandas as pd
 from jaxtyping import Float, Int, Num
 from scipy import special
+from scipy.stats import false_discovery_control
 
 from attnlib.errors import BadValue, check_choice
-from attnlib.measuring.bootstrap import DRAWN_TOGETHER, REPLICATES
+from attnlib.measuring.bootstrap import DRAWN_TOGETHER
 
 TESTS = MappingProxyType({"z": 1, "t": 0})
 """The two tests, with the ddof of their standard deviation."""
 
 ALPHA = 0.05
-POOLED = "all"
-"""The name of the rows of `threshold_curve` that count every test."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,8 +89,7 @@ def bonferroni(p: Float[np.ndarray, "*axes"]) -> Float[np.ndarray, "*axes"]:
 
     NaN entries stay NaN and are no tests; so in `holm` and `benjamini_hochberg`.
     """
-    given = _probabilities(p)
-    return np.asarray(np.minimum(given * np.count_nonzero(~np.isnan(given)), 1.0))
+    return _corrected(p, lambda tests: tests * len(tests))
 
 
 def holm(p: Float[np.ndarray, "*axes"]) -> Float[np.ndarray, "*axes"]:
@@ -100,10 +97,13 @@ def holm(p: Float[np.ndarray, "*axes"]) -> Float[np.ndarray, "*axes"]:
 
     .. math:: \tilde p_{(i)} = \max_{j \le i} \min(1, (m - j + 1)\, p_{(j)})
     """
-    given = _probabilities(p)
-    order, ranked = _ranked(given)
-    steps = np.maximum.accumulate(ranked * np.arange(len(ranked), 0, -1))
-    return _returned(given, order, np.minimum(steps, 1.0))
+
+    def adjusted(tests: np.ndarray) -> np.ndarray:
+        order = np.argsort(tests, kind="stable")
+        steps = np.maximum.accumulate(tests[order] * np.arange(len(tests), 0, -1))
+        return steps[np.argsort(order)]
+
+    return _corrected(p, adjusted)
 
 
 def benjamini_hochberg(p: Float[np.ndarray, "*axes"]) -> Float[np.ndarray, "*axes"]:
@@ -114,11 +114,16 @@ def benjamini_hochberg(p: Float[np.ndarray, "*axes"]) -> Float[np.ndarray, "*axe
     Proven for independent or positively dependent tests. Heads read the same inputs, so their
     tests are dependent; `holm` needs no such assumption.
     """
-    given = _probabilities(p)
-    order, ranked = _ranked(given)
-    m = len(ranked)
-    steps = np.minimum.accumulate((ranked * (m / np.arange(1, m + 1)))[::-1])[::-1]
-    return _returned(given, order, np.minimum(steps, 1.0))
+    return _corrected(p, false_discovery_control)
+
+
+def _corrected(p: np.ndarray, correct: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """A correction of the defined entries as one family; no p exceeds 1."""
+    given = np.asarray(p, dtype=np.float64)
+    _check_probabilities(given)
+    found, tested = np.full(given.shape, np.nan), ~np.isnan(given)
+    found[tested] = np.minimum(correct(given[tested]), 1.0)
+    return found
 
 
 def needed(
@@ -193,48 +198,6 @@ def decided_by(
     return share.reshape(len(sizes), *given.shape[1:])
 
 
-def bootstrap_p(
-    values: Float[np.ndarray, "example *axes"],
-    threshold: float,
-    *,
-    seed: int,
-    replicates: int = REPLICATES,
-) -> Float[np.ndarray, "*axes"]:
-    r"""One-sided bootstrap-t test of H0: mean <= threshold, a check of `one_sided` under skew.
-
-    .. math:: p = \frac{1 + \#\{b : t^*_b \ge t\}}{1 + B}, \quad
-        t = \frac{\bar\beta - \tau}{s / \sqrt n}, \quad
-        t^*_b = \frac{\bar\beta^*_b - \bar\beta}{s^*_b / \sqrt{n^*_b}}
-
-    values   (example, *axes)   NaN where an input has no such score
-    returns  (*axes)            at least 1 / (1 + B); NaN for n < 2
-
-    Inputs are drawn with replacement, the same for all heads. Studentised, because the mean and
-    the standard deviation of a skewed sample err together: that skews t *against* the skew of
-    the scores, and a bootstrap of the mean alone would correct to the wrong side. Replicates with
-    fewer than 2 defined inputs are left out of B. Values without variance have nothing to draw
-    from: p is then the smallest one above the threshold, and 1 below or on it.
-    """
-    if replicates < 1:
-        raise BadValue(f"replicates is {replicates}; expected 1 or more.")
-    given = _checked(values)
-    observed = one_sided(_flat(given), threshold)
-    centred = _flat(given) - observed.mean
-    reached = np.zeros(centred.shape[1])
-    counted = np.zeros(centred.shape[1])
-    generator, even = np.random.default_rng(seed), np.full(len(given), 1 / len(given))
-    for portion in _portions(replicates):
-        counts = generator.multinomial(len(given), even, size=portion).astype(np.float64)
-        mean, sd, n = drawn_moments(counts, centred, 1)
-        drawn, _, _ = _outcome(mean, sd, n, 0.0, "z")
-        # 0 / 0 (all drawn values are the mean) counts as reached, which errs towards H0.
-        reached += ((n > 1) & ~(drawn < observed.statistic)).sum(0)
-        counted += (n > 1).sum(0)
-    reached = np.where(observed.sd == 0, np.where(observed.p == 0, 0.0, counted), reached)
-    p = np.where(np.isnan(observed.sd), np.nan, (1 + reached) / (1 + counted))
-    return p.reshape(given.shape[1:])
-
-
 def undecided_share(p: Float[np.ndarray, "*axes"], low: float = 0.05, high: float = 0.95) -> float:
     """Share of tests with low < p < high (Fig. 3b; the paper finds 1.8 %); NaN without a test.
 
@@ -242,59 +205,10 @@ def undecided_share(p: Float[np.ndarray, "*axes"], low: float = 0.05, high: floa
     """
     if not 0 <= low < high <= 1:
         raise BadValue(f"low is {low} and high {high}; expected 0 <= low < high <= 1.")
-    given = _probabilities(p)
+    given = np.asarray(p, dtype=np.float64)
+    _check_probabilities(given)
     given = given[~np.isnan(given)]
     return float(np.mean((given > low) & (given < high))) if given.size else math.nan
-
-
-def data_threshold(*scores: Float[np.ndarray, "..."]) -> int:
-    """The smallest integer larger than the mean of all defined scores (Pande 2021, Fig. 3a).
-
-    Strictly larger, as the paper says it: a mean of 2.8 gives 3, a mean of exactly 3 gives 4.
-    Scores of several tasks or roles are pooled, so that a role defined in few inputs counts less.
-    """
-    defined = [part[~np.isnan(part)] for part in map(_checked, scores)]
-    if not sum(part.size for part in defined):
-        raise BadValue("no defined score to take the mean of; expected at least one.")
-    return math.floor(float(np.concatenate(defined).mean())) + 1
-
-
-def threshold_curve(
-    scores: Float[np.ndarray, "example *axes"] | Mapping[str, np.ndarray],
-    thresholds: Sequence[float],
-    *,
-    test: str = "z",
-    alpha: float = ALPHA,
-) -> pd.DataFrame:
-    """How many heads get the role at each threshold, before and after correction.
-
-    scores   (example, *axes), or role -> such an array; roles may differ in their inputs
-    returns  one row per threshold and role, and one with role "all" per threshold:
-             threshold, role, tests (with a p), assigned (p < alpha), bh and holm (still below
-             alpha after correction), undecided (share of p inside (0.05, 0.95))
-
-    The corrections see the tests of all roles at one threshold as one family, so that the rows
-    of the roles add up to the row "all".
-    """
-    _check_test(test, alpha)
-    if isinstance(scores, Mapping) and (not scores or POOLED in scores):
-        raise BadValue(f"roles {list(scores)}; expected one or more, none called '{POOLED}'.")
-    roles = scores if isinstance(scores, Mapping) else {POOLED: scores}
-    flat = {role: _flat(_checked(values)) for role, values in roles.items()}
-    owner = np.repeat(list(flat), [values.shape[1] for values in flat.values()])
-    moments = [_moments(values, TESTS[test]) for values in flat.values()]
-    mean, sd, n = (np.concatenate(parts) for parts in zip(*moments, strict=True))
-    rows = []
-    for threshold in thresholds:
-        _, p, _ = _outcome(mean, sd, n, _finite(threshold), test)
-        table = np.stack([p, benjamini_hochberg(p), holm(p)])
-        for role in dict.fromkeys([*flat, POOLED]):
-            inside = (owner == role) | (role == POOLED)
-            assigned, bh, kept = (table[:, inside] < alpha).sum(1).tolist()
-            tests, undecided = int((~np.isnan(p[inside])).sum()), undecided_share(p[inside])
-            rows.append((float(threshold), role, tests, assigned, bh, kept, undecided))
-    columns = ["threshold", "role", "tests", "assigned", "bh", "holm", "undecided"]
-    return pd.DataFrame(rows, columns=columns)
 
 
 def _moments(values: np.ndarray, ddof: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -344,19 +258,6 @@ def _portions(total: int) -> list[int]:
     return [min(DRAWN_TOGETHER, total - done) for done in range(0, total, DRAWN_TOGETHER)]
 
 
-def _ranked(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Places of the defined entries in the flat array, smallest first, and their values."""
-    flat = p.reshape(-1)
-    order = np.argsort(flat, kind="stable")[: np.count_nonzero(~np.isnan(flat))]
-    return order, flat[order]
-
-
-def _returned(p: np.ndarray, order: np.ndarray, adjusted: np.ndarray) -> np.ndarray:
-    found = np.full(p.size, np.nan)
-    found[order] = adjusted
-    return found.reshape(p.shape)
-
-
 def _checked(values: np.ndarray) -> np.ndarray:
     given = np.asarray(values, dtype=np.float64)
     if not given.ndim or not len(given):
@@ -369,11 +270,9 @@ def _checked(values: np.ndarray) -> np.ndarray:
     return given
 
 
-def _probabilities(p: np.ndarray) -> np.ndarray:
-    given = np.asarray(p, dtype=np.float64)
-    if wrong := int(((given < 0) | (given > 1)).sum()):
-        raise BadValue(f"{wrong} of {given.size} p are outside [0, 1]; expected p values or NaN.")
-    return given
+def _check_probabilities(p: np.ndarray) -> None:
+    if wrong := int(((p < 0) | (p > 1)).sum()):
+        raise BadValue(f"{wrong} of {p.size} p are outside [0, 1]; expected p values or NaN.")
 
 
 def _finite(threshold: float) -> float:

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from attnlib.attention.encode import Batch, batches, encode
-from attnlib.attention.tap import Tap, run_tapped, tapped
+from attnlib.attention.tap import observed
 from attnlib.errors import BadValue, check_choice
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
@@ -99,8 +99,6 @@ def _compared_batch(first: Encoder, second: Encoder, batch: Batch, variant: str)
         alike = cosine(kept.pop((layer, rows.start)), weights, own, variant)
         found[rows, layer] = alike.to("cpu", torch.float64)
 
-    with torch.inference_mode():
-        for encoder, observe in ((first, keep), (second, hold)):
-            with tapped(encoder, tap := Tap(observe=observe)):
-                run_tapped(encoder, batch, tap)
+    observed(first, batch, keep)
+    observed(second, batch, hold)
     return found.numpy()

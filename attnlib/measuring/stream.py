@@ -20,14 +20,11 @@ from attnlib.attention.tap import Tap, run_tapped, tapped
 from attnlib.data.corpora import Corpus, load_corpus
 from attnlib.errors import BadValue, CorpusError
 from attnlib.measuring.bootstrap import Estimate, estimate, joined
-from attnlib.measuring.shards import Spool
-from attnlib.metrics import distance, divergence, entropy, sieves  # noqa: F401  (declare metrics)
+from attnlib.measuring.shards import Shard
 from attnlib.metrics.mass import Selectors, mass_metric
 from attnlib.metrics.registry import METRICS, Metric, Partial, merge
 from attnlib.metrics.relations import Relation
 from attnlib.models import Encoder, load_encoder
-
-METRICS.freeze()
 
 Progress = Callable[[int, int], None]
 
@@ -40,7 +37,7 @@ class Measurement:
         encoder: Encoder,
         corpus: str,
         metrics: Sequence[Metric],
-        spool: Spool,
+        shard: Shard,
         skipped: dict[str, int],
         seconds: float,
     ) -> None:
@@ -48,16 +45,16 @@ class Measurement:
         self.n_layers, self.n_heads = encoder.n_layers, encoder.n_heads
         self.metrics = {metric.key: metric for metric in metrics}
         self.skipped, self.seconds = skipped, seconds
-        self.spool = spool
+        self.shard = shard
         self._estimates: dict[tuple[str, bool], Estimate] = {}
 
     @cached_property
     def n_examples(self) -> int:
-        return len(set(self.spool.index))
+        return len(set(self.shard.index))
 
     def not_empty(self) -> Measurement:
         """Itself, or the reason why there is nothing to see."""
-        if not self.spool.index:
+        if not self.shard.index:
             reasons = ", ".join(f"{n} {reason}" for reason, n in self.skipped.items())
             raise CorpusError(
                 f"'{self.corpus}' has nothing left to measure ({reasons or 'no examples'}). "
@@ -67,13 +64,18 @@ class Measurement:
 
     def rows(self, metric: str) -> tuple[np.ndarray, np.ndarray]:
         """Sums and weights per example: (example, layer, head, ...)."""
-        return self.spool.read(metric)
+        return self.shard.read(metric)
+
+    def values(self, metric: str) -> np.ndarray:
+        """The value of every example: (example, layer, head, ...); NaN where it is undefined."""
+        total, weight = self.rows(metric)
+        return np.divide(total, weight, out=np.full(total.shape, np.nan), where=weight > 0)
 
     def estimate(self, metric: str, *, micro: bool = False) -> Estimate:
         """Mean and 95 % interval, each (layer, head, ...)."""
         if (metric, micro) not in self._estimates:
-            parts = self.spool.parts(metric)
-            found = [estimate(*self.spool.read(metric, part), micro=micro) for part in parts]
+            parts = self.shard.parts(metric)
+            found = [estimate(*self.shard.read(metric, part), micro=micro) for part in parts]
             self._estimates[metric, micro] = joined(found)
         return self._estimates[metric, micro]
 
@@ -83,14 +85,14 @@ class Measurement:
 
     def table(self, *, micro: bool = False) -> pd.DataFrame:
         """One row per metric and head; layers and heads are counted from 1."""
-        return pd.concat(
-            [self._rows_of(metric, micro) for metric in self.metrics.values()], ignore_index=True
-        )
+        parts = [self.table_of(key, micro=micro) for key in self.metrics]
+        return pd.concat(parts, ignore_index=True)
 
-    def _rows_of(self, metric: Metric, micro: bool) -> pd.DataFrame:
-        found = self.estimate(metric.key, micro=micro)
+    def table_of(self, key: str, *, micro: bool = False) -> pd.DataFrame:
+        """The rows of one metric."""
+        metric, found = self.metrics[key], self.estimate(key, micro=micro)
         index = np.indices(found.mean.shape).reshape(found.mean.ndim, -1)
-        frame = pd.DataFrame({"metric": metric.key}, index=range(index.shape[1]))
+        frame = pd.DataFrame({"metric": key}, index=range(index.shape[1]))
         for name, values in zip(self._axis_names(metric), index, strict=True):
             frame[name] = values + 1
         if metric.scope == "model":
@@ -130,18 +132,21 @@ def measure(
     device: str = "auto",
     progress: Progress | None = None,
 ) -> Measurement:
-    """Measure metrics of every head of a model on a corpus, both given by name or as objects."""
+    """Measure metrics of every head of a model on a corpus, both given by name or as objects.
+
+    >>> from attnlib import load_corpus, measure, random_encoder
+    >>> texts = load_corpus("reader", limit=3)
+    >>> found = measure(random_encoder(), texts, ["mass_to_sep", "entropy"], on_long="truncate")
+    >>> list(found.table().columns)
+    ['metric', 'layer', 'head', 'mean', 'low', 'high', 'n']
+    """
     chosen = chosen_metrics(metrics)
-    if isinstance(corpus, Corpus) and limit is not None:
-        raise BadValue("limit goes with the name of a corpus; cut the examples of your own Corpus.")
-    encoder = model if isinstance(model, Encoder) else load_encoder(model, device=device)
-    if not isinstance(corpus, Corpus):
-        corpus = load_corpus(
-            corpus, limit=limit, seed=seed, tokenizer=encoder.tokenizer, max_length=max_length
-        )
+    encoder, texts = loaded(
+        model, corpus, limit=limit, seed=seed, max_length=max_length, device=device
+    )
     found = stream(
         encoder,
-        corpus,
+        texts,
         chosen,
         max_length=max_length,
         batch_size=batch_size,
@@ -150,6 +155,26 @@ def measure(
         progress=progress,
     )
     return found.not_empty()
+
+
+def loaded(
+    model: str | Path | Encoder,
+    corpus: str | Path | Corpus,
+    *,
+    limit: int | None = None,
+    seed: int = 0,
+    max_length: int = 128,
+    device: str = "auto",
+) -> tuple[Encoder, Corpus]:
+    """A model and a corpus for it, each given by name or as it is."""
+    if isinstance(corpus, Corpus) and limit is not None:
+        raise BadValue("limit goes with the name of a corpus; cut the examples of your own Corpus.")
+    encoder = model if isinstance(model, Encoder) else load_encoder(model, device=device)
+    if isinstance(corpus, Corpus):
+        return encoder, corpus
+    return encoder, load_corpus(
+        corpus, limit=limit, seed=seed, tokenizer=encoder.tokenizer, max_length=max_length
+    )
 
 
 def chosen_metrics(metrics: Sequence[str | Metric | Relation]) -> list[Metric]:
@@ -182,18 +207,18 @@ def stream(
     """One pass over the corpus; each map is reduced where it arises and then forgotten."""
     started = time.perf_counter()
     skipped: Counter[str] = Counter(corpus.skipped)
-    spool = Spool()
+    shard = Shard()
     watch = Watch(encoder, metrics, max_length)
     pieces = encode(
         corpus.examples, encoder, max_length=max_length, on_long=on_long, skipped=skipped
     )
     with torch.inference_mode(), tapped(encoder, watch.tap):
         for batch in batches(pieces, encoder, batch_size=batch_size):
-            spool.append(batch.index, watch.reduce(batch, segment_ids))
+            shard.append(batch.index, watch.reduce(batch, segment_ids))
             if progress is not None:
-                progress(len(spool.index), len(corpus.examples))
+                progress(len(shard.index), len(corpus.examples))
     seconds = time.perf_counter() - started
-    return Measurement(encoder, corpus.name, metrics, spool, dict(skipped), seconds)
+    return Measurement(encoder, corpus.name, metrics, shard, dict(skipped), seconds)
 
 
 class Watch:

@@ -219,7 +219,7 @@ class Measured(Protocol):
 
     metrics: dict[str, Metric]
 
-    def rows(self, metric: str) -> tuple[np.ndarray, np.ndarray]: ...
+    def values(self, metric: str) -> np.ndarray: ...
 
 
 def feature_rows(
@@ -231,12 +231,8 @@ def feature_rows(
     was measured in windows is one input, the mean over the queries of all of them.
     """
     division = _division_in(measurement, name)
-    columns = []
-    for part in division.names:
-        total, weight = measurement.rows(f"{name}_{part}")
-        value = np.divide(total, weight, out=np.full(total.shape, np.nan), where=weight > 0)
-        columns.append(value.reshape(len(value), -1))
-    return division.names, np.stack(columns, axis=-1)
+    values = [measurement.values(f"{name}_{part}") for part in division.names]
+    return division.names, np.stack([one.reshape(len(one), -1) for one in values], axis=-1)
 
 
 def feature_matrix(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, no_type_check
 
 import numba
 import numpy as np
@@ -103,7 +103,8 @@ C0, C1, C2, C3, C4, C5, C6, C7 = _log2_coefficients()
 
 
 @numba.njit(fastmath=True, inline="always")
-def _log2(value):  # type: ignore[no-untyped-def]
+@no_type_check  # numba compiles no wrapped function
+def _log2(value):
     """log2 of a positive float32 from its bits; -127 for 0, so that 0 log 0 is 0."""
     bits = np.float32(value).view(np.int32)
     exponent = np.float32((bits >> 23) - 127)
@@ -113,7 +114,8 @@ def _log2(value):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(parallel=True, fastmath=True, cache=True)
-def _upper_sums(maps, n_threads):  # type: ignore[no-untyped-def]
+@no_type_check
+def _upper_sums(maps, n_threads):
     """sum over queries and keys of s ln s, s = p + q, for heads p <= q; compiled for the CPU.
 
     maps       (query, head, key) float32

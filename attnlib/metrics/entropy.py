@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from jaxtyping import Float
 from torch import Tensor
 
@@ -17,13 +19,10 @@ def _row_entropy(attention: Attention, variant: str) -> Float[Tensor, "batch hea
     return attention.row_entropy
 
 
-@metric(
-    key="entropy",
-    source="clark2019:fig4",
-    unit="nats",
-    bounds=(0.0, "log n_key"),
-    variants=("paper", "authors"),
-)
+of_rows = partial(metric, unit="nats", bounds=(0.0, "log n_key"), variants=("paper", "authors"))
+
+
+@of_rows(key="entropy", source="clark2019:fig4")
 def attention_entropy(attention: Attention, variant: str = "paper") -> Partial:
     r"""Entropy of a head's rows: 0 for one key only, log n for all keys alike.
 
@@ -39,13 +38,7 @@ def attention_entropy(attention: Attention, variant: str = "paper") -> Partial:
     return Partial((rows * attention.real.unsqueeze(1)).sum(-1), attention.n_real)
 
 
-@metric(
-    key="entropy_from_cls",
-    source="clark2019:sec3.3",
-    unit="nats",
-    bounds=(0.0, "log n_key"),
-    variants=("paper", "authors"),
-)
+@of_rows(key="entropy_from_cls", source="clark2019:sec3.3")
 def entropy_from_cls(attention: Attention, variant: str = "paper") -> Partial:
     r"""Entropy of the row of [CLS] alone.
 

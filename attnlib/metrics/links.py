@@ -166,7 +166,7 @@ def control_metric(links: Links, *, direction: str = "both") -> Metric:
 
 
 def _metric(key: str, what: str, kernel: Callable[[Attention], Partial]) -> Metric:
-    return Metric(key, what, "kovaleva2019:sec4.2", "weight", (0, 1), kernel)
+    return Metric(key, what, "kovaleva2019:sec4.2", "weight", (0.0, 1.0), kernel)
 
 
 def _places(links: Links, batch: Batch, *, control: bool) -> Int[Tensor, "batch set pair"]:

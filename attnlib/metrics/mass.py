@@ -121,7 +121,7 @@ def _every_or_having(
 def mass_metric(relation: Relation) -> Metric:
     """The metric that measures the mass on a relation; also for a relation of the user's own."""
     return Metric(
-        key=relation.metric_key or f"mass_to_{relation.key}",
+        key=relation.metric_key,
         what=f"Share of attention that falls on {relation.what}.",
         source=relation.source,
         unit="share of attention",

@@ -15,7 +15,7 @@ from attnlib.errors import UnknownName, did_you_mean
 from attnlib.metrics.relations import Relation
 
 Scope = Literal["layer", "model"]
-Bound = float | str
+Bound = float | int | str
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +27,11 @@ class Partial:
 
     total   (batch, *axes)
     weight  (batch,), or any shape that broadcasts against total from the left
+
+    >>> import torch
+    >>> from attnlib import Partial
+    >>> Partial(total=torch.tensor([[2.0, 3.0]]), weight=torch.tensor([4.0])).value
+    tensor([[0.5000, 0.7500]])
     """
 
     total: Tensor
@@ -84,6 +89,13 @@ class Metric:
     axes    of one example's value: ("head",), ("head", "key") or ("head", "other head")
     scope   "layer": the kernel sees one layer at a time; "model": all heads of all layers
     bounds  numbers, or expressions in n_key such as "log n_key"
+
+    >>> from attnlib import METRICS, attention_maps, random_encoder
+    >>> one = METRICS["mass_to_self"]
+    >>> one.what, one.unit
+    ('Share of attention that falls on the piece itself.', 'share of attention')
+    >>> one(attention_maps(random_encoder(), "a cat")).value.shape  # (example, head)
+    torch.Size([1, 4])
     """
 
     key: str
@@ -92,7 +104,6 @@ class Metric:
     unit: str
     bounds: tuple[Bound, Bound]
     kernel: Kernel
-    better: Literal["higher", "lower"] | None = None
     axes: tuple[str, ...] = ("head",)
     scope: Scope = "layer"
     variants: tuple[str, ...] = ("paper",)
@@ -119,23 +130,29 @@ class UnknownMetric(UnknownName, KeyError):
 
 
 class Registry(Mapping[str, Metric]):
-    """Metrics by key. Frozen once attnlib is imported; a key can be declared only once."""
+    """Metrics by key. Frozen once attnlib is imported; a key can be declared only once.
+
+    >>> from attnlib import METRICS
+    >>> METRICS["entropy"].source, METRICS["entropy@authors"].variant
+    ('clark2019:fig4', 'authors')
+    """
 
     def __init__(self) -> None:
         self._metrics: dict[str, Metric] = {}
-        self._frozen = False
+        self.frozen = False
 
-    def declare(self, metric: Metric) -> None:
-        if self._frozen:
+    def declare(self, metric: Metric) -> Metric:
+        if self.frozen:
             raise TypeError(
                 f"the registry is frozen; pass your own Metric '{metric.key}' to measure() instead"
             )
         if metric.key in self._metrics:
             raise ValueError(f"metric '{metric.key}' is declared twice")
         self._metrics[metric.key] = metric
+        return metric
 
     def freeze(self) -> None:
-        self._frozen = True
+        self.frozen = True
 
     def __getitem__(self, key: str) -> Metric:
         """A metric, or one of its variants written `entropy@authors`."""
@@ -167,21 +184,33 @@ METRICS = Registry()
 def metric(
     *,
     key: str,
-    source: str,
     unit: str,
     bounds: tuple[Bound, Bound],
-    better: Literal["higher", "lower"] | None = None,
+    source: str = "own",
     axes: tuple[str, ...] = ("head",),
     scope: Scope = "layer",
     variants: tuple[str, ...] = ("paper",),
-) -> Callable[[Kernel], Kernel]:
-    """Declare a kernel as a metric; the first line of its docstring says what it measures."""
+) -> Callable[[Kernel], Metric]:
+    """Make a metric of a kernel; the first line of its docstring says what it measures.
 
-    def declare(kernel: Kernel) -> Kernel:
-        what = (kernel.__doc__ or "").strip().splitlines()[0]
-        METRICS.declare(
-            Metric(key, what, source, unit, bounds, kernel, better, axes, scope, variants)
+    >>> import torch
+    >>> from attnlib import Partial, attention_maps, metric, random_encoder
+    >>> @metric(key="mass_to_first", unit="share of attention", bounds=(0, 1))
+    ... def mass_to_first(attention):
+    ...     "Attention to the first piece."
+    ...     return Partial(attention.received[:, :, 0], torch.ones(len(attention.batch)))
+    >>> mass_to_first(attention_maps(random_encoder(), "a cat")).value.shape
+    torch.Size([1, 4])
+
+    It goes to `measure` among the names of other metrics. In a module of `attnlib.metrics` it is
+    declared as well: the registry is still open while they are imported.
+    """
+
+    def made(kernel: Kernel) -> Metric:
+        what = (kernel.__doc__ or key).strip().splitlines()[0]
+        found = Metric(
+            key, what, source, unit, bounds, kernel, axes=axes, scope=scope, variants=variants
         )
-        return kernel
+        return found if METRICS.frozen else METRICS.declare(found)
 
-    return declare
+    return made

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
 from attnlib.attention.encode import Batch
-from attnlib.errors import UnknownName, did_you_mean
+from attnlib.errors import BadValue, UnknownName, did_you_mean
 
 AskedOf = Literal["every", "having"]
+Held = Callable[[Batch], Tensor]
 WINDOWS = (1, 2, 5, 10, 20)
 
 
@@ -29,6 +30,11 @@ class Relation:
               is a question to some queries alone (from [SEP] to [SEP])
     keys      Batch -> (batch, key), where the key alone decides: its mass is then a sum of
               columns, which are summed up anyway
+    metric_key  of the metric that measures its mass; mass_to_<key> unless it is named
+
+    >>> from attnlib.metrics.relations import RELATIONS
+    >>> RELATIONS["previous"].what, RELATIONS["previous"].metric_key
+    ('the piece just before', 'mass_to_previous')
     """
 
     key: str
@@ -39,7 +45,10 @@ class Relation:
     metric_key: str = ""
     source: str = "own"
     short: str = ""
-    keys: Callable[[Batch], Tensor] | None = None
+    keys: Held | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "metric_key", self.metric_key or f"mass_to_{self.key}")
 
     def mask(self, batch: Batch) -> Bool[Tensor, "batch query key"]:
         """Where the relation holds between real pieces of the batch."""
@@ -64,203 +73,167 @@ def _positional(pairs: Callable[..., Tensor], length: int, device: torch.device)
         return pairs(length, device)
 
 
-_RELATIONS: dict[str, Relation] = {}
-
-
 def relation(
-    key: str,
-    what: str,
-    source: str,
-    *,
-    asked_of: AskedOf = "every",
-    positional: bool = False,
-    metric_key: str | None = None,
-    short: str = "",
-) -> Callable[[Callable[..., Tensor]], Relation]:
-    """Declare a relation of this module; users build a `Relation` and hand it to `measure`."""
+    key: str, what: str, source: str = "own", *, asked_of: AskedOf = "every"
+) -> Callable[[Held], Relation]:
+    """Make a relation of a function from a batch to its pairs (batch, query, key) as booleans.
 
-    def declare(pairs: Callable[..., Tensor]) -> Relation:
-        if key in _RELATIONS:
-            raise ValueError(f"relation '{key}' is declared twice")
-        name = metric_key or f"mass_to_{key}"
-        _RELATIONS[key] = Relation(key, what, pairs, asked_of, positional, name, source, short)
-        return _RELATIONS[key]
+    Where the key alone decides, the function gives (batch, key). What it says of padding does not
+    matter.
 
-    return declare
+    >>> from attnlib import load_corpus, measure, random_encoder, relation
+    >>> @relation("same_piece", "a piece that reads the same")
+    ... def same_piece(batch):
+    ...     return batch.ids.unsqueeze(2) == batch.ids.unsqueeze(1)
+    >>> texts = load_corpus("reader", limit=2)
+    >>> found = measure(random_encoder(), texts, [same_piece, "mass_to_self"], on_long="truncate")
+    >>> bool((found.grid("mass_to_same_piece") > found.grid("mass_to_self")).all())
+    True
+    """
 
-
-def _distance(length: int, device: torch.device) -> Tensor:
-    """key - query, for all pairs."""
-    position = torch.arange(length, device=device)
-    return position.unsqueeze(0) - position.unsqueeze(1)
-
-
-def key_relation(
-    key: str, what: str, source: str
-) -> Callable[[Callable[[Batch], Tensor]], Relation]:
-    """Declare a relation that holds for every query wherever the key is of some kind."""
-
-    def declare(keys: Callable[[Batch], Tensor]) -> Relation:
+    def made(held: Held) -> Relation:
         def pairs(batch: Batch) -> Tensor:
-            return keys(batch).unsqueeze(1).expand(-1, batch.length, -1)
+            found = _checked(held(batch), batch, key)
+            return found if found.dim() == 3 else found.unsqueeze(1).expand(-1, batch.length, -1)
 
-        found = replace(relation(key, what, source)(pairs), keys=keys)
-        _RELATIONS[key] = found
-        return found
+        return Relation(key, what, pairs, asked_of, source=source)
 
-    return declare
-
-
-@relation("self", "the piece itself", "clark2019:sec3.1", positional=True)
-def to_self(length: int, device: torch.device) -> Tensor:
-    return _distance(length, device) == 0
+    return made
 
 
-@relation("previous", "the piece just before", "clark2019:sec3.1", positional=True)
-def to_previous(length: int, device: torch.device) -> Tensor:
-    return _distance(length, device) == -1
+def _checked(held: Any, batch: Batch, key: str) -> Tensor:
+    shapes = ((len(batch), batch.length), (len(batch), batch.length, batch.length))
+    if not isinstance(held, Tensor):
+        raise BadValue(f"relation '{key}' gave {type(held).__name__}; expected a boolean tensor.")
+    if held.dtype != torch.bool or tuple(held.shape) not in shapes:
+        raise BadValue(
+            f"relation '{key}' gave {held.dtype} of shape {tuple(held.shape)}; expected booleans "
+            f"of shape (batch, key) or (batch, query, key), here {' or '.join(map(str, shapes))}."
+        )
+    return held
 
 
-@relation("next", "the piece just after", "clark2019:sec3.1", positional=True)
-def to_next(length: int, device: torch.device) -> Tensor:
-    return _distance(length, device) == 1
+def by_distance(
+    key: str, what: str, source: str, holds: Callable[[Tensor], Tensor], **named: Any
+) -> Relation:
+    """A relation that depends on nothing but key - query, the distance between two pieces."""
+
+    def pairs(length: int, device: torch.device) -> Tensor:
+        position = torch.arange(length, device=device)
+        return holds(position.unsqueeze(0) - position.unsqueeze(1))
+
+    return Relation(key, what, pairs, positional=True, source=source, **named)
 
 
-@relation("earlier", "any piece before", "clark2019:sec3.1", positional=True)
-def to_earlier(length: int, device: torch.device) -> Tensor:
-    return _distance(length, device) < 0
+def by_key(key: str, what: str, source: str, keys: Held, **named: Any) -> Relation:
+    """A relation that holds for every query wherever the key is of some kind."""
+
+    def pairs(batch: Batch) -> Tensor:
+        return keys(batch).unsqueeze(1).expand(-1, batch.length, -1)
+
+    return Relation(key, what, pairs, source=source, keys=keys, **named)
 
 
-@relation("later", "any piece after", "clark2019:sec3.1", positional=True)
-def to_later(length: int, device: torch.device) -> Tensor:
-    return _distance(length, device) > 0
+def by_pair(key: str, what: str, source: str, pairs: Held, **named: Any) -> Relation:
+    """A relation that depends on the query and on the key."""
+    return Relation(key, what, pairs, source=source, **named)
 
 
-@key_relation(
-    "cls",
-    "[CLS], or what the model opens its input with",
-    "clark2019:fig2",
+def _alike(of_piece: Tensor) -> Tensor:
+    """Where what is known of the query is what is known of the key: (batch, query, key)."""
+    return of_piece.unsqueeze(2) == of_piece.unsqueeze(1)
+
+
+def _same_word(batch: Batch) -> Tensor:
+    another = ~torch.eye(batch.length, dtype=torch.bool, device=batch.device)
+    return _alike(batch.word) & (batch.word >= 0).unsqueeze(1) & another
+
+
+def _within(width: int) -> Callable[[Tensor], Tensor]:
+    return lambda away: away.abs() <= width
+
+
+CLARK, FIG2, PANDE = "clark2019:sec3.1", "clark2019:fig2", "pande2021:sec3.2"
+
+_DECLARED = (
+    by_distance("self", "the piece itself", CLARK, lambda away: away == 0),
+    by_distance("previous", "the piece just before", CLARK, lambda away: away == -1),
+    by_distance("next", "the piece just after", CLARK, lambda away: away == 1),
+    by_distance("earlier", "any piece before", CLARK, lambda away: away < 0),
+    by_distance("later", "any piece after", CLARK, lambda away: away > 0),
+    by_key("cls", "[CLS], or what the model opens its input with", FIG2, lambda batch: batch.cls),
+    by_key("sep", "[SEP], or what the model closes a text with", FIG2, lambda batch: batch.sep),
+    by_pair(
+        "sep_to_sep",
+        "[SEP], itself or the other one, from the [SEP] tokens alone",
+        FIG2,
+        lambda batch: batch.sep.unsqueeze(2) & batch.sep.unsqueeze(1),
+        asked_of="having",
+        metric_key="mass_sep_to_sep",
+        short="from [SEP] to [SEP]",
+    ),
+    by_pair(
+        "other_to_sep",
+        "[SEP], from every other piece",
+        FIG2,
+        lambda batch: ~batch.sep.unsqueeze(2) & batch.sep.unsqueeze(1),
+        asked_of="having",
+        metric_key="mass_other_to_sep",
+        short="from others to [SEP]",
+    ),
+    by_key("comma", "a comma", FIG2, lambda batch: batch.comma),
+    by_key("period", "a full stop", FIG2, lambda batch: batch.period),
+    by_key(
+        "period_or_comma",
+        "a full stop or a comma",
+        "clark2019:fig3",
+        lambda batch: batch.period | batch.comma,
+    ),
+    by_key(
+        "punctuation",
+        "any punctuation mark, commas and full stops included",
+        "clark2019:sec3.2",
+        lambda batch: batch.punctuation,
+    ),
+    by_pair(
+        "same_segment",
+        "a piece of the same part of the input, its [SEP] included",
+        PANDE,
+        lambda batch: _alike(batch.segment),
+    ),
+    by_pair(
+        "other_segment",
+        "a piece of the other part of a two-part input",
+        "guan2020:sec5.3",
+        lambda batch: ~_alike(batch.segment),
+        asked_of="having",
+    ),
+    by_pair(
+        "same_sentence",
+        "a piece of the same sentence",
+        PANDE,
+        lambda batch: _alike(batch.sentence),
+    ),
+    by_pair(
+        "same_word",
+        "another piece of the same word",
+        "pande2021:sec2",
+        _same_word,
+        asked_of="having",
+    ),
+    *(
+        by_distance(
+            f"within_{width}",
+            f"a piece at most {width} away, itself included",
+            PANDE,
+            _within(width),
+            metric_key=f"mass_within_{width}",
+        )
+        for width in WINDOWS
+    ),
 )
-def to_cls(batch: Batch) -> Tensor:
-    return batch.cls
 
-
-@key_relation(
-    "sep",
-    "[SEP], or what the model closes a text with",
-    "clark2019:fig2",
-)
-def to_sep(batch: Batch) -> Tensor:
-    return batch.sep
-
-
-@relation(
-    "sep_to_sep",
-    "[SEP], itself or the other one, from the [SEP] tokens alone",
-    "clark2019:fig2",
-    asked_of="having",
-    metric_key="mass_sep_to_sep",
-    short="from [SEP] to [SEP]",
-)
-def sep_to_sep(batch: Batch) -> Tensor:
-    return batch.sep.unsqueeze(2) & batch.sep.unsqueeze(1)
-
-
-@relation(
-    "other_to_sep",
-    "[SEP], from every other piece",
-    "clark2019:fig2",
-    asked_of="having",
-    metric_key="mass_other_to_sep",
-    short="from others to [SEP]",
-)
-def other_to_sep(batch: Batch) -> Tensor:
-    return ~batch.sep.unsqueeze(2) & batch.sep.unsqueeze(1)
-
-
-@key_relation(
-    "comma",
-    "a comma",
-    "clark2019:fig2",
-)
-def to_comma(batch: Batch) -> Tensor:
-    return batch.comma
-
-
-@key_relation(
-    "period",
-    "a full stop",
-    "clark2019:fig2",
-)
-def to_period(batch: Batch) -> Tensor:
-    return batch.period
-
-
-@key_relation("period_or_comma", "a full stop or a comma", "clark2019:fig3")
-def to_period_or_comma(batch: Batch) -> Tensor:
-    return batch.period | batch.comma
-
-
-@key_relation(
-    "punctuation",
-    "any punctuation mark, commas and full stops included",
-    "clark2019:sec3.2",
-)
-def to_punctuation(batch: Batch) -> Tensor:
-    return batch.punctuation
-
-
-@relation(
-    "same_segment",
-    "a piece of the same part of the input, its [SEP] included",
-    "pande2021:sec3.2",
-)
-def to_same_segment(batch: Batch) -> Tensor:
-    return batch.segment.unsqueeze(2) == batch.segment.unsqueeze(1)
-
-
-@relation(
-    "other_segment",
-    "a piece of the other part of a two-part input",
-    "guan2020:sec5.3",
-    asked_of="having",
-)
-def to_other_segment(batch: Batch) -> Tensor:
-    return batch.segment.unsqueeze(2) != batch.segment.unsqueeze(1)
-
-
-@relation(
-    "same_sentence",
-    "a piece of the same sentence",
-    "pande2021:sec3.2",
-)
-def to_same_sentence(batch: Batch) -> Tensor:
-    return batch.sentence.unsqueeze(2) == batch.sentence.unsqueeze(1)
-
-
-@relation("same_word", "another piece of the same word", "pande2021:sec2", asked_of="having")
-def to_same_word(batch: Batch) -> Tensor:
-    same = (batch.word.unsqueeze(2) == batch.word.unsqueeze(1)) & (batch.word >= 0).unsqueeze(1)
-    return same & ~to_self.mask(batch)
-
-
-def _window(width: int) -> Callable[[int, torch.device], Tensor]:
-    def within(length: int, device: torch.device) -> Tensor:
-        return _distance(length, device).abs() <= width
-
-    return within
-
-
-for _width in WINDOWS:
-    relation(
-        f"within_{_width}",
-        f"a piece at most {_width} away, itself included",
-        "pande2021:sec3.2",
-        positional=True,
-        metric_key=f"mass_within_{_width}",
-    )(_window(_width))
-
-RELATIONS = MappingProxyType(_RELATIONS)
+RELATIONS = MappingProxyType({one.key: one for one in _DECLARED})
 """All declared relations, in the order of declaration; it cannot be changed."""
 
 

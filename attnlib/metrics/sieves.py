@@ -16,48 +16,45 @@ from attnlib.attention.maps import Attention
 from attnlib.errors import BadValue, UnknownName, check_choice, did_you_mean
 from attnlib.metrics.mass import mass_by_query, n_having
 from attnlib.metrics.registry import METRICS, LinearKernel, Metric, Partial
-from attnlib.metrics.relations import RELATIONS, Relation
+from attnlib.metrics.relations import (
+    RELATIONS,
+    Held,
+    Relation,
+    by_distance,
+    by_key,
+    by_pair,
+    relation,
+)
 
 SOURCE = "pande2021:sec3.2"
 DIRECTIONS = ("dep->head", "head->dep", "both")
 LOCAL_WINDOW = 2
-DEPENDENCIES = {"nsubj": ("nsubj",), "dobj": ("dobj", "obj"), "amod": ("amod",)}
-DEPENDENCIES |= {"advmod": ("advmod",)}
+DEPENDENCIES = {
+    "nsubj": ("nsubj",),
+    "dobj": ("dobj", "obj"),
+    "amod": ("amod",),
+    "advmod": ("advmod",),
+}
 """The paper's four relations, each with the labels it has: UD calls a direct object obj."""
 
 
 # --- declaring sieves ----------------------------------------------------------------------------
 
 
-def sieve(
-    key: str, what: str, source: str = "own"
-) -> Callable[[Callable[[Batch], Tensor]], Relation]:
-    """Declare a sieve: a function from a batch to its pairs (batch, query, key) as booleans.
+def sieve(key: str, what: str, source: str = "own") -> Callable[[Held], Relation]:
+    """Make a sieve of a function, as `relation` does; it asks queries that have such a key.
 
-    Where the key alone decides, the function gives (batch, key). What stands on padding does not
-    matter. Only queries whose sieve is not empty are asked.
+    >>> from attnlib import attention_maps, random_encoder, sieve
+    >>> from attnlib.metrics.sieves import bias_metric
+    >>> @sieve("same_piece", "a piece that reads the same")
+    ... def same_piece(batch):
+    ...     return batch.ids.unsqueeze(2) == batch.ids.unsqueeze(1)
+    >>> bias_metric(same_piece)(attention_maps(random_encoder(), "a cat")).weight  # queries asked
+    tensor([6.])
+
+    `role_scores` takes it among the sieves of the paper.
     """
-
-    def declare(held: Callable[[Batch], Tensor]) -> Relation:
-        def pairs(batch: Batch) -> Tensor:
-            found = _checked(held(batch), batch, key)
-            return found if found.dim() == 3 else found.unsqueeze(1).expand(-1, batch.length, -1)
-
-        return Relation(key, what, pairs, "having", metric_key=f"mass_to_{key}", source=source)
-
-    return declare
-
-
-def _checked(held: Tensor, batch: Batch, key: str) -> Tensor:
-    shapes = ((len(batch), batch.length), (len(batch), batch.length, batch.length))
-    if not isinstance(held, Tensor):
-        raise BadValue(f"sieve '{key}' gave {type(held).__name__}; expected a boolean tensor.")
-    if held.dtype != torch.bool or tuple(held.shape) not in shapes:
-        raise BadValue(
-            f"sieve '{key}' gave {held.dtype} of shape {tuple(held.shape)}; expected booleans of "
-            f"shape (batch, key) or (batch, query, key), here {' or '.join(map(str, shapes))}."
-        )
-    return held
+    return relation(key, what, source, asked_of="having")
 
 
 def local(window: int = LOCAL_WINDOW, *, before: bool = True, after: bool = True) -> Relation:
@@ -69,15 +66,14 @@ def local(window: int = LOCAL_WINDOW, *, before: bool = True, after: bool = True
     name = "local" if before and after else "previous_local" if before else "next_local"
     side = "away, itself included" if before and after else "before" if before else "after"
     key = name if window == LOCAL_WINDOW else f"{name}_{window}"
-    what = f"a piece at most {window} {side}"
     low, high = (-window if before else 1), (window if after else -1)
-
-    def pairs(length: int, device: torch.device) -> Tensor:
-        position = torch.arange(length, device=device)
-        distance = position.unsqueeze(0) - position.unsqueeze(1)
-        return (distance >= low) & (distance <= high)
-
-    return Relation(key, what, pairs, "having", True, f"mass_to_{key}", SOURCE)
+    return by_distance(
+        key,
+        f"a piece at most {window} {side}",
+        SOURCE,
+        lambda away: (away >= low) & (away <= high),
+        asked_of="having",
+    )
 
 
 def syntactic(
@@ -105,7 +101,7 @@ def syntactic(
 
     whom = {"dep->head": "the head of", "head->dep": "a dependent in", "both": "the other end of"}
     what = f"{whom[direction]} {what or f'its {key} relation'}"
-    return Relation(key, what, pairs, "having", metric_key=f"mass_to_{key}", source=SOURCE)
+    return by_pair(key, what, SOURCE, pairs, asked_of="having")
 
 
 @sieve("block", "a word of the same text of a pair", SOURCE)
@@ -117,37 +113,27 @@ def block(batch: Batch) -> Tensor:
     return same & content.unsqueeze(2) & content.unsqueeze(1) & pair[:, None, None]
 
 
-def _delimiter() -> Relation:
-    def keys(batch: Batch) -> Tensor:
-        return batch.cls | batch.sep
+_LABELS = tuple(chain.from_iterable(DEPENDENCIES.values()))
 
-    def pairs(batch: Batch) -> Tensor:
-        return keys(batch).unsqueeze(1).expand(-1, batch.length, -1)
-
-    what = "[CLS] or [SEP]"
-    return Relation("delimiter", what, pairs, "having", source=SOURCE, keys=keys)
-
-
-SIEVES = MappingProxyType(
-    {
-        found.key: found
-        for found in (
-            local(),
-            local(after=False),
-            local(before=False),
-            block,
-            RELATIONS["cls"],
-            RELATIONS["sep"],
-            _delimiter(),
-            *(syntactic(labels, key) for key, labels in DEPENDENCIES.items()),
-            syntactic(
-                list(chain.from_iterable(DEPENDENCIES.values())),
-                "syntactic",
-                what="its nsubj, dobj, amod or advmod relation",
-            ),
-        )
-    }
+_FOUND = (
+    local(),
+    local(after=False),
+    local(before=False),
+    block,
+    RELATIONS["cls"],
+    RELATIONS["sep"],
+    by_key(
+        "delimiter",
+        "[CLS] or [SEP]",
+        SOURCE,
+        lambda batch: batch.cls | batch.sep,
+        asked_of="having",
+    ),
+    *(syntactic(labels, key) for key, labels in DEPENDENCIES.items()),
+    syntactic(_LABELS, "syntactic", what="its nsubj, dobj, amod or advmod relation"),
 )
+
+SIEVES = MappingProxyType({found.key: found for found in _FOUND})
 """The sieves of the paper, by role: four coarse ones and the parts that it splits them into."""
 
 
@@ -168,7 +154,7 @@ def chosen_sieves(
         found["previous_local"] = local(window, after=False)
         found["next_local"] = local(window, before=False)
     if direction != "dep->head":
-        arcs = {**DEPENDENCIES, "syntactic": tuple(chain.from_iterable(DEPENDENCIES.values()))}
+        arcs = {**DEPENDENCIES, "syntactic": _LABELS}
         found |= {key: syntactic(labels, key, direction=direction) for key, labels in arcs.items()}
     return [found[role] for role in dict.fromkeys(roles or SIEVES)]
 
@@ -211,16 +197,6 @@ def sieve_bias(attention: Attention, *, relation: Relation, variant: str = "pape
     dtype = attention.weights.dtype
     counts, asked = even_share(attention.batch, held, variant, relation=relation, dtype=dtype)
     return Partial((mass_by_query(attention, held) * counts.unsqueeze(1)).sum(-1), asked)
-
-
-def token_bias(attention: Attention, relation: Relation) -> Float[Tensor, "batch head query"]:
-    """The score of every query; NaN where its sieve is empty, and on padding."""
-    attention = attention.reduced()
-    held = relation.mask(attention.batch)
-    dtype = attention.weights.dtype
-    counts, _ = even_share(attention.batch, held, "paper", relation=relation, dtype=dtype)
-    scores = mass_by_query(attention, held) * counts.unsqueeze(1)
-    return torch.where(held.any(-1).unsqueeze(1), scores, torch.nan)
 
 
 def even_share(

@@ -90,7 +90,7 @@ def _metric(name: str, marked: Marked, variant: str) -> Metric:
         return stripe(attention.received, marked(attention.batch), variant)
 
     what = f"Largest mean attention that a token of the kind '{name}' receives."
-    return Metric(f"stripe_{name}", what, "kovaleva2019:sec4.4", "weight", (0, 1), kernel)
+    return Metric(f"stripe_{name}", what, "kovaleva2019:sec4.4", "weight", (0.0, 1.0), kernel)
 
 
 def _marker(feature: Feature, examples: Sequence[Any]) -> Marked:

@@ -15,11 +15,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from attnlib.errors import BadValue
+from attnlib.measuring.head_tables import head_name, head_names
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing
 from attnlib.plots.labels import (
     as_list,
-    head_name,
     heads_in_words,
     is_share,
     label,
@@ -153,7 +153,7 @@ def _interval_panel(panel: Axes, rows: pd.DataFrame, metric: str) -> None:
     places = np.arange(len(rows))
     panel.hlines(places, rows["low"], rows["high"], color=chosen.colour, lw=2.2, alpha=0.55)
     panel.plot(rows["mean"], places, "o", color=chosen.colour, ms=6, mew=0)
-    panel.set_yticks(places, [head_name(row) for _, row in rows.iterrows()])
+    panel.set_yticks(places, head_names(rows))
     panel.set_ylim(len(rows) - 0.5, -0.5)
     panel.set_xlim(0, 1 if is_share(metric) else upper_bound(rows, metric))
     panel.set_xlabel(f"{label(metric)} ({unit(metric)})" if unit(metric) else label(metric))

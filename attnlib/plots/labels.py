@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from attnlib.errors import BadValue, UnknownName, did_you_mean
-from attnlib.measuring.stream import METRICS
-from attnlib.metrics.registry import Metric
+from attnlib.measuring.head_tables import head_names
+from attnlib.metrics.registry import METRICS, Metric
 from attnlib.plots import style
 
 COLUMNS = ("metric", "layer", "head", "mean", "low", "high", "n")
@@ -77,14 +77,19 @@ def top_heads(rows: pd.DataFrame, metric: str, n: int) -> pd.DataFrame:
     return kept.nlargest(n, "mean").reset_index(drop=True)
 
 
-def head_name(row: pd.Series) -> str:
-    return f"{int(row['layer'])}-{int(row['head'])}"
+_TASKS = {"sst2": "SST-2", "sst-2": "SST-2", "cola": "CoLA", "stsb": "STS-B"}
+_TASKS |= {"msrpar": "MSRpar", "rotten-tomatoes": "Rotten Tomatoes"}
+_TASKS |= {name: name.upper() for name in ("qnli", "qqp", "mrpc", "rte", "mnli", "wnli")}
+
+
+def task_name(task: str) -> str:
+    """A task as people write it: `sst2` is `SST-2`; an unknown one keeps its name."""
+    return _TASKS.get(str(task).lower(), str(task))
 
 
 def heads_in_words(rows: pd.DataFrame) -> str:
-    return (
-        ", ".join(f"{head_name(row)} ({row['mean']:.2f})" for _, row in rows.iterrows()) or "none"
-    )
+    named = zip(head_names(rows), rows["mean"], strict=True)
+    return ", ".join(f"{name} ({mean:.2f})" for name, mean in named) or "none"
 
 
 def upper(text: str) -> str:

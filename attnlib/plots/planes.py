@@ -15,6 +15,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
 from attnlib.errors import BadValue
+from attnlib.measuring.head_tables import head_names
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
 
@@ -35,7 +36,7 @@ def head_map(
     rows = table[table[["x", "y"]].notna().all(axis=1)].reset_index(drop=True)
     if rows.empty:
         raise BadValue("no head has a place in the plane; give x and y.")
-    rows["name"] = [f"{int(r['layer'])}-{int(r['head'])}" for _, r in rows.iterrows()]
+    rows["name"] = head_names(rows)
     marked = named_heads(rows, named)
     with style.drawing():
         tall = max(np.ptp(rows["y"]), 1e-9) / max(np.ptp(rows["x"]), np.ptp(rows["y"]), 1e-9)

@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from attnlib.errors import BadValue
+from attnlib.measuring.head_tables import layer_means
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
 from attnlib.plots.labels import (
@@ -65,53 +65,40 @@ def layer_lines(
     title: str = "",
     unit: str = "",
     log: bool = False,
-    below: pd.DataFrame | None = None,
-    below_title: str = "",
-    below_unit: str = "share of attention",
     caption: str | None = None,
 ) -> Drawing:
     """A line per class over the layers with its interval, such as gradients (Clark 2019, Fig. 3).
 
     table  the classes in `column`, layer, mean, low, high
-    below  the same columns for a second quantity, drawn beneath on the same layers
     """
-    parts = [(table, title, unit, log)]
-    if below is not None:
-        parts.append((below, below_title, below_unit, False))
-    for part, *_ in parts:
-        need(part, column, "layer", "mean", "low", "high")
-        if part["mean"].notna().sum() == 0:
-            raise BadValue("no layer has a mean; there is no line to draw.")
+    need(table, column, "layer", "mean", "low", "high")
+    if table["mean"].notna().sum() == 0:
+        raise BadValue("no layer has a mean; there is no line to draw.")
     if log and (table["mean"] <= 0).any():
         raise BadValue("a mean is not above 0; a logarithmic axis cannot show it. Use log=False.")
     with style.drawing():
-        size = (style.WIDTHS["column"], 2.75 if below is None else 4.3)
-        figure = Figure(figsize=size, layout="constrained")
-        ratio = {"height_ratios": [1.35, 1][: len(parts)]}
-        panels = np.atleast_1d(
-            figure.subplots(len(parts), 1, sharex=True, gridspec_kw=ratio)  # type: ignore[arg-type]
-        )
-        for panel, (part, name, measured, logarithmic) in zip(panels, parts, strict=True):
-            _line_panel(panel, part, column, logarithmic)
-            panel.set_title(name, fontsize=9)
-            panel.set_ylabel(measured, fontsize=8)
-        panels[-1].set_xlabel("layer")
-    ends = [_first_and_last(part, column) for part, *_ in parts]
-    text = f"Means per layer; bands are 95% intervals. {ends[0]}."
-    alt = f"Lines over layers. {'. '.join(ends)}."
-    rows = pd.concat([part.assign(panel=i) for i, (part, *_) in enumerate(parts, 1)])
-    return Drawing(figure, caption or text, alt, rows.reset_index(drop=True))
+        figure = Figure(figsize=(style.WIDTHS["column"], 2.75), layout="constrained")
+        panel = figure.subplots()
+        _line_panel(panel, table, column, log)
+        panel.set_title(title, fontsize=9)
+        panel.set_ylabel(unit, fontsize=8)
+        panel.set_xlabel("layer")
+    ends = _first_and_last(table, column)
+    text = f"Means per layer; bands are 95% intervals. {ends}."
+    return Drawing(
+        figure, caption or text, f"Lines over layers. {ends}.", table.reset_index(drop=True)
+    )
 
 
 def _peak(rows: pd.DataFrame, metric: str) -> str:
-    means = rows[rows["metric"] == metric].groupby("layer")["mean"].mean()
+    means = layer_means(rows, metric=metric)
     return f"{means.idxmax()} ({means.max():.2f})" if means.notna().any() else "none"
 
 
 def _profile_panel(panel: Axes, rows: pd.DataFrame, metric: str, height: float) -> None:
     chosen = style.look(metric)
     layers = sorted(rows["layer"].unique())
-    means = rows.groupby("layer")["mean"].mean()
+    means = layer_means(rows)
     panel.scatter(
         rows["layer"], rows["mean"], s=9, color=chosen.colour, alpha=0.55, lw=0, clip_on=False
     )
@@ -140,7 +127,7 @@ def _draw_reference(
     """A level, or hollow marks: never solid, because solid is ours."""
     look = style.LOOKS["paper"]
     if isinstance(reference, pd.DataFrame):
-        means = reference[reference["metric"] == metric].groupby("layer")["mean"].mean()
+        means = layer_means(reference, metric=metric)
         panel.plot(means.index, means, "o", ms=5, mfc="none", mec=look.colour, label=name)
     elif reference is not None and metric in reference:
         panel.axhline(reference[metric], color=look.colour, lw=1, ls=(0, (4, 3)), label=name)

@@ -164,3 +164,8 @@ def contrast(one: str, other: str) -> float:
     """Contrast ratio of two colours, from 1 to 21."""
     light, dark = sorted((luminance(one), luminance(other)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
+
+
+def ink_on(colour: str) -> str:
+    """Whichever of black and white can be read better on this colour."""
+    return max("white", "black", key=lambda one: contrast(colour, one))

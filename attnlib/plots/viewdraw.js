@@ -21,6 +21,13 @@ const widest = (words, size) => {
   return Math.ceil(Math.max(...words.map(word => pen.measureText(short(word)).width)));
 };
 
+// Whether this browser cannot unpack maps; then the page says which one can.
+const tooOld = root => {
+  const old = typeof DecompressionStream === 'undefined';
+  if (old) root.textContent = 'This browser is too old to unpack the maps: please open the page ' +
+    'in Chrome or Edge 80, Firefox 113, Safari 16.4, or later.';
+  return old;
+};
 const inflated = async text => {
   const raw = atob(text), bytes = new Uint8Array(raw.length);
   for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);

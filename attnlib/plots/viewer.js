@@ -3,11 +3,7 @@
 const wake = figure => {
   figure.dataset.awake = '';
   const root = figure.querySelector('.root');
-  if (typeof DecompressionStream === 'undefined') {
-    root.textContent = 'This browser is too old to unpack the maps: please open the page in ' +
-      'Chrome or Edge 80, Firefox 113, Safari 16.4, or later.';
-    return;
-  }
+  if (tooOld(root)) return;
   const d = JSON.parse(figure.dataset.view), two = d.models.length > 1;
   const sheets = [...figure.querySelectorAll('[data-maps]')], unpacked = new Map();
   const roles = d.metrics.map((m, i) => i).filter(i => d.metrics[i].role);

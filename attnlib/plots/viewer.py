@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import math
-import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,13 +12,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from attnlib.errors import BadValue
-from attnlib.files import written_whole
-from attnlib.metrics.registry import Metric
-from attnlib.models import Encoder, load_encoder
-from attnlib.plots.labels import is_share, label
-from attnlib.plots.style import LOOKS, meaning
-from attnlib.plots.viewdata import (
+from attnlib.attention.interventions import check_heads, heads_named
+from attnlib.errors import AttnlibError, BadValue
+from attnlib.files import check_out, write_whole
+from attnlib.measuring.reading import (
     POWER,
     Reading,
     Text,
@@ -30,12 +26,19 @@ from attnlib.plots.viewdata import (
     read,
     title_of,
 )
+from attnlib.metrics.registry import Metric
+from attnlib.models import Encoder, load_encoder
+from attnlib.plots.labels import is_share, label
+from attnlib.plots.style import LOOKS, meaning
 
 METRICS = (
     *("mass_to_previous", "mass_to_next", "mass_to_self", "mass_to_cls", "mass_to_sep"),
     *("mass_to_punctuation", "mass_to_same_word", "entropy"),
 )
 """What the heads can be coloured by unless other metrics are named."""
+
+TEXT = "The keeper of the lighthouse wrote a letter to her brother, who lived far inland."
+"""What a live view shows before anybody has typed."""
 
 ROLES = {
     "mass_to_previous": ("previous", "‹"),
@@ -167,6 +170,13 @@ def view(
     beside   a second model, to compare heads with
     metrics  what the grid of heads can be coloured by; see `attnlib metrics`
     head     which one is opened first, such as "3-3"
+
+    >>> from attnlib import random_encoder, view
+    >>> page = view(random_encoder(), "A cat sat.", pair="It slept.")
+    >>> page.titles
+    ('A cat sat. ‖ It slept.',)
+
+    A notebook shows it; `page.save("view.html")` writes a page that needs no network.
     """
     chosen = head_metrics(metrics)
     several = isinstance(texts, Sequence) and not isinstance(texts, str | tuple)
@@ -179,12 +189,9 @@ def view(
         given = [(given[0], pair)]
     examples = [as_example(text, place) for place, text in enumerate(given)]
     wanted = parsed_head(head)
-    encoders = [
-        one if isinstance(one, Encoder) else load_encoder(one, device=device)
-        for one in (model, beside)
-        if one is not None
-    ]
-    _check_head(wanted, encoders[0])
+    encoders = _encoders(model, beside, device)
+    if wanted is not None:
+        check_heads(encoders[0], [(wanted[0] - 1, wanted[1] - 1)])
     found = []
     for place, example in enumerate(examples):
         found.append(
@@ -199,46 +206,89 @@ def view(
     return View(titles, tuple(found), tuple(chosen), wanted, caption)
 
 
+def _encoders(
+    model: str | Path | Encoder, beside: str | Path | Encoder | None, device: str
+) -> list[Encoder]:
+    return [
+        one if isinstance(one, Encoder) else load_encoder(one, device=device)
+        for one in (model, beside)
+        if one is not None
+    ]
+
+
+def live(
+    model: str | Path | Encoder = "e5-small",
+    text: str = TEXT,
+    pair: str = "",
+    *,
+    beside: str | Path | Encoder | None = None,
+    metrics: Sequence[str | Metric] = METRICS,
+    max_length: int | None = None,
+    device: str = "auto",
+) -> Any:
+    """Two text boxes, the second for a pair, above the viewer; Enter or leaving a box reads anew.
+
+    What is shown is the fragment that a saved page holds. What cannot be read is said in a
+    sentence, in the place of the viewer.
+
+    >>> from attnlib import live, random_encoder
+    >>> boxes = live(random_encoder(), "A cat sat.")
+    >>> boxes.children[0].value
+    'A cat sat.'
+    """
+    widgets = _widgets()
+    first_model, *second = _encoders(model, beside, device)
+    wide = widgets.Layout(width="100%", max_width="46rem")
+    boxes = [
+        widgets.Text(value=value, placeholder=hint, continuous_update=False, layout=wide)
+        for value, hint in ((text, "a sentence"), (pair, "a second sentence, if you like"))
+    ]
+    shown = widgets.Output()
+
+    def show(change: Any = None) -> None:
+        try:
+            page = view(
+                first_model,
+                tuple(box.value for box in boxes),
+                beside=second[0] if second else None,
+                metrics=metrics,
+                max_length=max_length,
+            )
+        except AttnlibError as error:
+            shown.outputs = (_output(**{"text/plain": str(error)}),)
+        else:
+            told = f"Heads of {first_model.name}"
+            fragment = page._repr_html_()
+            shown.outputs = (_output(**{"text/html": fragment, "text/plain": told}),)
+
+    for box in boxes:
+        box.observe(show, names="value")
+    show()
+    return widgets.VBox([*boxes, shown])
+
+
+def _output(**data: str) -> dict[str, Any]:
+    """What a cell would show, as the widget keeps it: no race between clearing and showing."""
+    return {"output_type": "display_data", "data": data, "metadata": {}}
+
+
+def _widgets() -> Any:
+    try:
+        import ipywidgets
+    except ImportError:
+        raise AttnlibError(
+            "a live view needs ipywidgets, which is not installed. Run `pip install ipywidgets`, "
+            "or use attnlib.view()."
+        ) from None
+    return ipywidgets
+
+
 def parsed_head(head: str | None) -> tuple[int, int] | None:
     """Layer and head, counted from 1, of a name such as 3-3."""
     if head is None:
         return None
-    named = re.fullmatch(r"([1-9]\d*)-([1-9]\d*)", head.strip())
-    if named is None:
-        raise BadValue(f"head is '{head}'; expected layer-head counted from 1, such as 3-3.")
-    return int(named[1]), int(named[2])
-
-
-def _check_head(head: tuple[int, int] | None, encoder: Encoder) -> None:
-    if head is not None and not (head[0] <= encoder.n_layers and head[1] <= encoder.n_heads):
-        raise BadValue(
-            f"head {head[0]}-{head[1]} does not exist; {encoder.name} has heads 1-1 to "
-            f"{encoder.n_layers}-{encoder.n_heads}."
-        )
-
-
-def check_out(path: Path) -> None:
-    """Refuse a page we could not write before anything is computed."""
-    if path.suffix not in (".html", ".htm"):
-        raise BadValue(f"--out '{path}' ends in '{path.suffix}'; expected .html.")
-    if path.is_dir():
-        raise BadValue(f"--out '{path}' is a folder; expected the name of a page in it.")
-    if not path.absolute().parent.is_dir():
-        raise BadValue(f"--out '{path}': its folder does not exist. Create it first.")
-    if not os.access(path.absolute().parent, os.W_OK):
-        raise BadValue(f"--out '{path}': its folder cannot be written to. Choose another place.")
-
-
-def write_whole(path: Path, text: str) -> Path:
-    """Write a file, whole or not at all."""
-    try:
-        with written_whole(path) as draft:
-            draft.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise BadValue(
-            f"--out '{path}' cannot be written ({error.strerror}). Choose another place."
-        ) from None
-    return path
+    ((layer, place),) = heads_named([head.strip()])
+    return layer + 1, place + 1
 
 
 def shown_name(model: str) -> str:

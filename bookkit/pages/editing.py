@@ -25,7 +25,7 @@ def with_prose_of(source: Notebook, executed: Notebook) -> Notebook | None:
     A sentence that was mended needs no hour of computing. None if the code has changed since: then
     the outputs are no longer those of the source.
     """
-    ran = [cell for cell in executed["cells"] if _is_code(cell) and not _was_added(cell)]
+    ran = [cell for cell in executed["cells"] if _is_code(cell)]
     if [_meaning(cell) for cell in ran] != [_meaning(c) for c in source["cells"] if _is_code(c)]:
         return None
     left = iter(ran)
@@ -114,7 +114,7 @@ def _relabelled(text: str, labels: set[str], suffix: str) -> str:
 
 def _meaning(cell: Cell) -> str | list[str]:
     """The source of a code cell; of the parameters only their names, since values may differ."""
-    if "parameters" in _tags(cell):
+    if "parameters" in cell["metadata"].get("tags", []):
         return re.findall(r"^(\w+)\s*(?::[^=\n]+)?=", _source(cell), re.M)
     return _source(cell)
 
@@ -123,13 +123,5 @@ def _source(cell: Cell) -> str:
     return "".join(cell["source"])
 
 
-def _tags(cell: Cell) -> list[str]:
-    return list(cell["metadata"].get("tags", []))
-
-
 def _is_code(cell: Cell) -> bool:
     return bool(cell["cell_type"] == "code")
-
-
-def _was_added(cell: Cell) -> bool:
-    return "injected-parameters" in _tags(cell)

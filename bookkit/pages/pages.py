@@ -1,24 +1,23 @@
-"""Pages and numbers of the book that are generated: from the package, and from the run."""
+"""Parts of pages, and numbers, that are generated: by the kit from claims and runs, or by the book.
+
+Pages of `book/` include the parts. What the book itself generates comes from its hooks `pages` and
+`numbers` (see `bookkit.project`).
+"""
 
 from __future__ import annotations
 
-import re
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from attnlib.data import reader
-from attnlib.data.corpora import load_corpus
-from attnlib.data.reader.page import page
-from attnlib.data.reader.stats import statistics
-from attnlib.measuring.stream import METRICS
+import yaml
+
 from bookkit.editions import Edition
 from bookkit.ledger import carried, ledger_of, totals
-from bookkit.pages import cards, landing
-from bookkit.pages.ledgerpage import ledger_page
+from bookkit.pages.ledgerpage import ledger_table, raw, verdict_bars
+from bookkit.project import hook
 from bookkit.teach.handouts import exercise_counts, exercise_tables, handout_links
-from experiments.atlas.atlases import atlas_page
-from experiments.clark2019 import coreference as coref
 
 _JUDGED = ("reproduced", "partly", "not_reproduced")
 
@@ -30,36 +29,28 @@ def generated(root: Path, edition: Edition, executed: Mapping[str, Path]) -> dic
     """
     own = _own(edition, executed)
     rows = _claims(edition, own)
+    further, changes = hook("pages"), root / "CHANGELOG.md"
     return {
-        "book/reader_passages.md": page(reader.passages()),
-        "book/_generated/reader_baselines.md": baselines_table(),
-        "book/_generated/verdicts.md": landing.verdicts(rows),
-        "book/_generated/front_figure.md": landing.front_figure(own),
-        "book/ledger.md": ledger_page(rows, own),
-        "book/atlas.md": atlas_page(own),
-        "book/assets.md": cards.assets_page(edition),
-        "book/metrics.md": cards.metrics_page(METRICS.values(), formulas()),
-        "book/build.md": cards.build_page(edition, executed),
-        "book/cite.md": cards.cite_page(root),
-        "book/changelog.md": (root / "CHANGELOG.md").read_text(encoding="utf-8"),
+        "book/_generated/verdicts.md": raw(verdict_bars(rows)),
+        "book/_generated/ledger.md": ledger_table(rows, own),
+        "book/_generated/build.md": build_tables(edition, executed),
+        **({"book/changelog.md": changes.read_text("utf-8")} if changes.is_file() else {}),
         **exercise_tables(),
         "book/_generated/handouts.md": handout_links(own),
+        **(further(root, edition, own) if further else {}),
     }
 
 
-def numbers(edition: Edition, executed: Mapping[str, Path]) -> dict[str, Any]:
+def numbers(edition: Edition, executed: Mapping[str, Path]) -> dict[str, str]:
     """What prose may quote as `{{ name }}`: no number is typed."""
-    counts = statistics(reader.passages())
-    flat = {f"reader_{key}": value for key, value in counts.items() if isinstance(value, int)}
-    for group in ("mentions_by_type", "registers"):
-        flat |= {f"reader_{name}": value for name, value in counts[group].items()}
+    further = hook("numbers")
     rows = _claims(edition, _own(edition, executed))
-    flat |= {f"claims_{name.replace(' ', '_')}": n for name, n in totals(rows).items()}
-    flat |= {"claims": len(rows), "papers": len({row["paper"] for row in rows})}
-    flat["metrics"] = len(METRICS)
-    flat |= exercise_counts()
-    told = {key: f"{value:,}" for key, value in flat.items()}
-    open_claims = len(rows) - sum(flat[f"claims_{name}"] for name in _JUDGED)
+    counts: dict[str, int] = further() if further else {}
+    counts |= {f"claims_{name.replace(' ', '_')}": n for name, n in totals(rows).items()}
+    counts |= {"claims": len(rows), "papers": len({row["paper"] for row in rows})}
+    counts |= exercise_counts()
+    told = {name: f"{count:,}" for name, count in counts.items()}
+    open_claims = len(rows) - sum(counts[f"claims_{name}"] for name in _JUDGED)
     return told | {"claims_rest": f", {open_claims:,} not judged here" if open_claims else ""}
 
 
@@ -75,25 +66,29 @@ def _claims(edition: Edition, own: Mapping[str, Path]) -> list[dict[str, Any]]:
     return ledger_of(own.values(), edition.name) if has_claims else []
 
 
-def formulas() -> dict[str, str]:
-    """The formula of each metric, from the docstring of the kernel that computes it."""
-    found = {}
-    for key, metric in METRICS.items():
-        text = getattr(metric.kernel, "__doc__", None) or ""
-        math = re.search(r"\.\. math::\s*(.+?)(?:\n\s*\n|\Z)", text, re.S)
-        if math:
-            found[key] = " ".join(math[1].split())
-    return found
+def build_tables(edition: Edition, executed: Mapping[str, Path]) -> str:
+    """How long each chapter of this build ran, with which parameters and versions."""
+    chapters = ["| chapter | model | ran for | slowest cell |", "|---|---|--:|--:|"]
+    parameters = ["## Parameters", ""]
+    versions: dict[str, set[str]] = {}
+    for chapter in edition.chapters:
+        if chapter.page not in executed:
+            continue
+        book = json.loads(executed[chapter.page].read_text(encoding="utf-8"))
+        record = book["metadata"].get("attnlib", {})
+        given = record.get("parameters", {})
+        slowest = max((c["metadata"].get("seconds", 0.0) for c in book["cells"]), default=0.0)
+        model = Path(str(given.get("model", ""))).name
+        times = f"{_duration(record.get('seconds', 0.0))} | {_duration(slowest)}"
+        chapters.append(f"| [](../notebooks/{chapter.page}) | {model} | {times} |")
+        text = yaml.safe_dump(given, sort_keys=False, allow_unicode=True, width=88).rstrip()
+        parameters.append(f":::{{dropdown}} `{chapter.page}`\n```yaml\n{text}\n```\n:::\n")
+        for name, version in record.get("versions", {}).items():
+            versions.setdefault(name, set()).add(version)
+    rows = [f"| {name} | {', '.join(sorted(found))} |" for name, found in versions.items()]
+    packages = ["## Versions", "", "| package | version |", "|---|---|", *rows, ""]
+    return "\n".join([*chapters, "", *parameters, "", *packages])
 
 
-def baselines_table() -> str:
-    """Antecedent selection on the Reader, beside what Clark 2019 reports on CoNLL-2012."""
-    documents = load_corpus("reader-coref").examples
-    lines = ["| | all | pronoun | proper | nominal |", "|---|--:|--:|--:|--:|"]
-    for name, choose in coref.BASELINES.items():
-        shares = coref.accuracy(documents, choose).values()
-        cells = " | ".join(f"{100 * right / asked:.0f}" for right, asked in shares)
-        lines.append(f"| {name} | {cells} |")
-    counts = coref.accuracy(documents, coref.nearest).values()
-    lines.append(f"| *mentions asked* | {' | '.join(f'*{asked}*' for _, asked in counts)} |")
-    return "\n".join(lines) + "\n"
+def _duration(seconds: float) -> str:
+    return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"

@@ -6,11 +6,10 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
-from attnlib.errors import AttnlibError
+from bookkit.errors import BuildError
 
 _JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"  # has no `python -m` of its own
 _FAULT = re.compile(r"\b(WARNING|ERROR|CRITICAL|Exception occurred)\b")
@@ -27,10 +26,6 @@ _NO_LIST = 'role="list" class="citation-list"'  # its entries are no list items 
 _PRELOAD = re.compile(r'<link\b[^>]*\brel="preload"[^>]*>\s*')  # hints that fail from disk
 _ELSEWHERE = re.compile(r"^\s*(https?:)?//", re.I)
 _CSS_LOAD = re.compile(r"(?:url\(|@import)\s*['\"]?\s*((?:https?:)?//[^'\")\s;]+)", re.I)
-
-
-class BookError(AttnlibError):
-    """A book that does not build without a warning, or a page that needs another host."""
 
 
 def build_site(source: Path, work: Path, out: Path, *, strict: bool = True) -> Path:
@@ -54,7 +49,7 @@ def build_site(source: Path, work: Path, out: Path, *, strict: bool = True) -> P
     if done.returncode != 0 or (strict and faults):
         shutil.rmtree(work / "_build", ignore_errors=True)
         said = "; ".join(line.replace(f"{source}/", "") for line in faults[:3])
-        raise BookError(f"the pages were not built: {said or 'no reason given'}. See {log}.")
+        raise BuildError(f"the pages were not built: {said or 'no reason given'}. See {log}.")
     _publish(work / "_build" / "html", out)
     return out / "index.html"
 
@@ -86,7 +81,7 @@ def _publish(built: Path, out: Path) -> None:
     calls = external_loads(fresh)
     if calls:
         listed = "; ".join(f"{page}: {address}" for page, address in calls[:3])
-        raise BookError(f"{len(calls)} places load from another host, none may: {listed}.")
+        raise BuildError(f"{len(calls)} places load from another host, none may: {listed}.")
     shutil.rmtree(out, ignore_errors=True)
     fresh.rename(out)
 
@@ -99,19 +94,15 @@ def external_loads(folder: Path) -> list[tuple[str, str]]:
     found = []
     for path in sorted(folder.rglob("*")):
         if path.suffix == ".html":
-            addresses = _page_loads(path.read_text(encoding="utf-8"))
+            reader = _Loads()
+            reader.feed(path.read_text(encoding="utf-8"))
+            addresses = reader.found
         elif path.suffix in (".css", ".svg"):
-            addresses = iter(_CSS_LOAD.findall(path.read_text(encoding="utf-8", errors="replace")))
+            addresses = _CSS_LOAD.findall(path.read_text(encoding="utf-8", errors="replace"))
         else:
             continue
         found += [(str(path.relative_to(folder)), address) for address in addresses]
     return found
-
-
-def _page_loads(text: str) -> Iterator[str]:
-    reader = _Loads()
-    reader.feed(text)
-    yield from reader.found
 
 
 class _Loads(HTMLParser):

@@ -21,8 +21,8 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from bookkit.editions import project_root
 from bookkit.errors import BadValue, BookError, UnknownName, did_you_mean
+from bookkit.project import project_root
 
 LEVELS = {1: "warm-up", 2: "core", 3: "project"}
 NEEDS = ("paper and pencil", "pocket", "standard")

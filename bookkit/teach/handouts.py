@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from bookkit import ledger
-from bookkit.editions import load_edition, notebook_path, project_root
+from bookkit.editions import load_edition, notebook_path
 from bookkit.errors import UnknownName, did_you_mean
+from bookkit.project import project_root
 from bookkit.teach.exercises import LEVELS, catalogue, of_chapter
 from bookkit.teach.plain_markdown import papers_of
 from bookkit.teach.slides import deck

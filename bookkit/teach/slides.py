@@ -16,9 +16,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from bookkit.claims import CLAIMS, FIGURES, LEDGER
 from bookkit.errors import BookError
 from bookkit.pagetables import BADGES
-from bookkit.papers import CLAIMS, FIGURES, LEDGER
 from bookkit.teach.exercises import LEVELS, of_chapter
 from bookkit.teach.plain_markdown import Words, plain_markdown, quoted_numbers
 

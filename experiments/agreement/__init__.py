@@ -4,7 +4,6 @@ Every experiment takes an encoder and corpora, or tables of earlier ones, and re
 a tidy table, the numbers that the claims in papers/agreement.yaml ask for, and plain facts.
 """
 
-from experiments.agreement.atlasmaking import CarriedAtlas, Findings, drawn_atlas
 from experiments.agreement.effects import head_gradients, question_effects, task_effects
 from experiments.agreement.folklore import saying_rows, sayings
 from experiments.agreement.forms import (
@@ -52,7 +51,7 @@ from experiments.agreement.skills import best_relation, head_coreference, head_r
 from experiments.agreement.stability import TWIN, label_stability, model_agreement
 from experiments.agreement.vocabularies import NAMES, head_labels
 from experiments.clark2019.distances import divergences
-from experiments.guan2020 import QUESTIONS, subjects
+from experiments.guan2020.models import QUESTIONS, subjects
 from experiments.kovaleva2019 import disabled_answers, labels_digest, map_cosines
 from experiments.shared.taskplans import over_tasks, task_plans
 
@@ -62,14 +61,11 @@ __all__ = [
     "QUESTIONS",
     "SHORT",
     "TWIN",
-    "CarriedAtlas",
-    "Findings",
     "agreement_quotes",
     "best_relation",
     "confusion_wall",
     "disabled_answers",
     "divergences",
-    "drawn_atlas",
     "effect_reliability",
     "facts_of",
     "forecast_caption",

@@ -14,15 +14,19 @@ from attnlib.data.tasks import TASKS
 from attnlib.measuring.bootstrap import estimate
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.clark2019.gradients import attention_gradients
 from experiments.clark2019.masked_lm import Budget, masked_lm_head
-from experiments.guan2020.ablating import spread_out
-from experiments.guan2020.subjects import reader_of
 from experiments.kovaleva2019.grids import TAIL, head_rows, mean_ends
-from experiments.shared.ablations import single_ablations
-from experiments.shared.disabling import Answers, p_values, row_scores
+from experiments.shared.ablation import (
+    Answers,
+    p_values,
+    row_scores,
+    single_ablations,
+    spread_out,
+)
+from experiments.shared.publishedreader import reader_of
 
 HALVES = 200
 QUESTIONS = "questions"

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from attnlib.measuring.significance import ALPHA
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.agreement.importance import correlation, two_sided, within_layers
 from experiments.agreement.pairs import over_pairs

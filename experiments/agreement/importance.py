@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.stats import rankdata
 
 from attnlib.measuring.significance import ALPHA
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.agreement.vocabularies import JUDGED, VOCABULARIES, labels_of
 from experiments.kovaleva2019.grids import drawn

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from attnlib.measuring.significance import ALPHA
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.agreement.vocabularies import ASKED, QUESTIONS, VOCABULARIES, answers, labels_of
 from experiments.kovaleva2019.grids import drawn

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bookkit.papers import Judgement
+from bookkit.claims import Judgement
 
 HEADINGS = {
     "reproduced": "What holds",

@@ -13,8 +13,7 @@ from jaxtyping import Float
 from torch.nn import functional
 
 from attnlib.attention.maps import Attention
-from attnlib.data.corpora import Corpus
-from attnlib.data.overlays import with_trees
+from attnlib.data.corpora import Corpus, with_trees
 from attnlib.errors import BadValue
 from attnlib.measuring.roles import AUTHORS, RoleScores, moments, role_tests
 from attnlib.measuring.stream import Progress, chosen_metrics, stream
@@ -23,7 +22,7 @@ from attnlib.metrics.registry import Metric, Partial
 from attnlib.metrics.sieves import SIEVES
 from attnlib.models import Encoder, load_encoder, random_twin, weights_digest
 from bookkit.store import Found, experiment
-from experiments.kovaleva2019.grids import head_rows, mean_ends, values_of
+from experiments.kovaleva2019.grids import head_rows, mean_ends
 from experiments.kovaleva2019.maps import network
 from experiments.shared.patternnet import Schooling, pattern_metric
 from experiments.shared.patterns import PATTERNS, rule
@@ -137,11 +136,11 @@ def sighting_of(
         ).not_empty()
         names, rows = feature_rows(found)
         _KEPT[key] = Sighting(
-            values={name: values_of(found, name) for name in (*SURFACE, *roles)},
+            values={name: found.values(name) for name in (*SURFACE, *roles)},
             features=rows,
             parts=names,
             patterns={"rule": found.rows("rule")[0], "network": found.rows("pattern")[0]},
-            offsets=values_of(found, "offset"),
+            offsets=found.values("offset"),
         )
     return _KEPT[key]
 

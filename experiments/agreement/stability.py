@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.agreement.pairs import SAME_PAPER, between_papers, over_pairs
 from experiments.agreement.vocabularies import VOCABULARIES, labels_of

@@ -20,7 +20,7 @@ from bookkit.store import Found, experiment
 from experiments.agreement.sightings import BLOCK, Sighting, sighting_of
 from experiments.kovaleva2019.grids import head_rows
 from experiments.shared.clusters import BEHAVIOURS, Thresholds
-from experiments.shared.headtypes import TYPES, fitted, named_types
+from experiments.shared.head_types import TYPES, fitted, named_types
 from experiments.shared.patterns import PATTERNS
 from experiments.shared.taxonomies import agreement_kappa
 

@@ -10,6 +10,7 @@ import pandas as pd
 
 from attnlib.data.corpora import Corpus
 from attnlib.measuring.best_heads import accuracy_grid, best_heads
+from attnlib.measuring.head_tables import layer_means
 from attnlib.measuring.prediction import predictions
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
@@ -69,7 +70,7 @@ def _segment_ids(
         grids.append(found.table.set_index(["metric", "layer", "head"])["mean"])
     pair, zeros = grids
     about = "segment ids 0 and 1, or all 0"
-    by_layer = [grid["mass_to_sep"].groupby("layer").mean() for grid in grids]
+    by_layer = [layer_means(grid["mass_to_sep"].reset_index()) for grid in grids]
     yield _row(about, "largest layer mean to [SEP]", "share", (g.max() for g in by_layer))
     both = ["mass_to_previous", "mass_to_next"]
     counts = [sum((grid[m] > NAMED.position).sum() for m in both) for grid in grids]

@@ -8,7 +8,7 @@ import pandas as pd
 from attnlib.data.corpora import Corpus
 from attnlib.measuring.stream import Progress, measure
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.shared.clusters import behaviours, closeness, planar
 

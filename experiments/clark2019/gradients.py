@@ -17,6 +17,7 @@ from attnlib.attention.tap import Tap, run_tapped, tapped
 from attnlib.data.corpora import Corpus
 from attnlib.errors import BadValue
 from attnlib.measuring.bootstrap import Grids, estimate, statistics
+from attnlib.measuring.head_tables import layer_means
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment, findings
@@ -84,7 +85,7 @@ def gradients(
 
 def _numbers(found: Gradients, surface: pd.DataFrame) -> dict[str, tuple[float, float, float]]:
     """What the claims ask for, each with its interval over texts."""
-    to_sep = surface[surface["metric"] == "mass_to_sep"].groupby("layer")["mean"].mean()
+    to_sep = layer_means(surface, metric="mass_to_sep")
 
     def late_ratio(grids: Grids) -> float:
         third = max(1, len(grids["sep"]) // 3)

@@ -11,7 +11,7 @@ import pandas as pd
 from attnlib.attention.words import N_SPECIAL, word_maps
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import CorefDocument, Segment, Tree
-from attnlib.data.parse import parsed_words
+from attnlib.data.parser import parsed_words
 from attnlib.measuring.stream import measure
 from attnlib.models import Encoder
 from attnlib.plots.lines import Lines, as_table

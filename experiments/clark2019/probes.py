@@ -22,7 +22,6 @@ from attnlib.attention.encode import tokenized
 from attnlib.attention.words import word_maps
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Tree
-from attnlib.data.vectors import Vectors, load_vectors
 from attnlib.errors import BadValue, CorpusError
 from attnlib.measuring.bootstrap import estimate
 from attnlib.measuring.prediction import is_punct
@@ -30,6 +29,7 @@ from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder, random_twin
 from bookkit.store import Found, experiment, findings
 from experiments.clark2019.probe_models import PROBES, Probe, Sentence
+from experiments.clark2019.vectors import Vectors, load_vectors
 
 JUDGED = {
     "right-branching": "right_branching",

@@ -14,7 +14,7 @@ from attnlib.measuring.best_heads import best_heads
 from attnlib.measuring.prediction import predictions
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 
 COMMON = ("prep", "pobj", "det", "nn", "nsubj", "amod", "dobj", "advmod", "aux")

@@ -14,12 +14,12 @@ from attnlib.data.corpora import Corpus
 from attnlib.measuring.stream import Progress, stream
 from attnlib.metrics.distance import distance_metrics, feature_rows
 from attnlib.models import Encoder, weights_digest
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.guan2020.subjects import model_of
-from experiments.shared.headtypes import TYPES, fitted, named_types
+from experiments.guan2020.models import model_of
+from experiments.shared.head_types import TYPES, fitted, named_types
 
-N_TYPES = 4
+N_TYPES = len(TYPES)
 _KEPT: dict[tuple[str, ...], Features] = {}
 """Features of this process: several experiments look at the same ones."""
 
@@ -69,6 +69,11 @@ class Features:
         places = np.arange(self.rows.shape[1])
         return pd.DataFrame({"layer": self.layers, "head": places % self.n_heads + 1})
 
+    def masses(self, mean: np.ndarray) -> pd.DataFrame:
+        """One row per head of mean features (head, feature): its special, near and far mass."""
+        parts = {"special": self.special, "near": self.near, "far": self.far}
+        return pd.DataFrame({name: mean[:, part].sum(1) for name, part in parts.items()})
+
 
 def features_of(
     *corpora: Corpus,
@@ -89,15 +94,8 @@ def features_of(
     key = (weights_digest(model), inputs.digest, str(max_length), repr(sorted(division.items())))
     if key not in _KEPT:
         metrics = distance_metrics(**division)
-        found = stream(
-            model,
-            inputs,
-            metrics,
-            max_length=max_length,
-            batch_size=8,
-            on_long="truncate",
-            progress=progress,
-        )
+        how: Any = {"max_length": max_length, "batch_size": 8, "on_long": "truncate"}
+        found = stream(model, inputs, metrics, progress=progress, **how)
         names, rows = feature_rows(found.not_empty())
         total = found.rows(metrics[0].key)[1].reshape(len(rows), -1)[:, 0].sum()
         defined = rows[~np.isnan(rows).any((1, 2))]
@@ -110,17 +108,15 @@ def head_features(
     *corpora: Corpus,
     encoder: Encoder,
     model: str,
-    task: str | None,
-    recipe: Mapping[str, Any] | None,
-    max_length: int,
     progress: Progress | None = None,
+    **settings: Any,
 ) -> Found:
     """The mean feature of every head.
 
-    table  layer, head, feature, value
+    settings  task, recipe, max_length: see `features_of`
+    table     layer, head, feature, value
     """
-    given: Any = {"encoder": encoder, "task": task, "recipe": recipe, "max_length": max_length}
-    found = features_of(*corpora, **given, progress=progress)
+    found = features_of(*corpora, encoder=encoder, progress=progress, **settings)
     wide = found.heads().join(pd.DataFrame(found.mean, columns=list(found.names)))
     table = wide.melt(["layer", "head"], var_name="feature")
     sums = found.rows.sum(-1)
@@ -155,24 +151,23 @@ def feature_decisions(
     *corpora: Corpus,
     encoder: Encoder,
     model: str,
-    task: str | None,
-    recipe: Mapping[str, Any] | None,
-    max_length: int,
     seed: int = 0,
     progress: Progress | None = None,
+    **settings: Any,
 ) -> Found:
     """What another reading of Eq. 2 does to the types: how many heads change theirs.
 
-    table  reading, agreement (adjusted Rand index with our reading), same (share of heads of the
-           same type; NaN where the naming rule has no special tokens to go by), and how many heads
-           each of the four types has (n_dense, ...)
+    settings  task, recipe, max_length: see `features_of`
+    table     reading, agreement (adjusted Rand index with our reading), same (share of heads of the
+              same type; NaN where the naming rule has no special tokens to go by), and how many
+              heads each of the four types has (n_dense, ...)
     """
-    given: Any = {"encoder": encoder, "task": task, "recipe": recipe, "max_length": max_length}
     ours: list[str] = []
     labels = np.array([])
     rows = []
     for reading, division in READINGS.items():
-        found = features_of(*corpora, **given, progress=progress, **division)
+        given = settings | division
+        found = features_of(*corpora, encoder=encoder, progress=progress, **given)
         clustering = fitted(found.mean, N_TYPES, seed=seed, special=found.special)
         types = (
             named_types(found.mean, clustering, found.special, found.near) if found.special else []

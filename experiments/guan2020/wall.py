@@ -1,29 +1,51 @@
-"""Fig. 5: the maps of every head for one input."""
+"""Fig. 5: the maps of every head for one input, as a wall in which a click opens a head."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
-from dataclasses import replace
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
-import torch
-from torch import Tensor
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from matplotlib.colors import to_rgb
+from PIL import Image
 
 from attnlib.attention.encode import Collator, tokenized
-from attnlib.attention.tap import Tap, run_tapped, tapped
+from attnlib.attention.tap import all_maps
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Question, sentence_starts
 from attnlib.errors import BadValue
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
+from attnlib.plots.drawing import need
+from attnlib.plots.viewer import asset
 from bookkit.store import Found, experiment
-from experiments.guan2020.subjects import model_of
+from experiments.guan2020.models import model_of
+from experiments.guan2020.type_figures import (
+    TYPE_LOOKS,
+    feature_name,
+    feature_order,
+    spoken_counts,
+    typed_heads,
+)
 
 STEPS = 255
 """A weight is kept as a whole number of so many steps."""
+LONGEST = 64
+"""Pieces of an input: a map of more would be finer than its place on the page."""
+HEAVIEST = 360_000
+"""Bytes of the picture; beyond, the strengths are rounded to fewer steps."""
+STYLE, SCRIPT = (asset(Path(__file__).with_suffix(suffix)) for suffix in (".css", ".js"))
+
+
+# --- the maps -------------------------------------------------------------------------------------
 
 
 @experiment(version=1, trains=True)
@@ -46,17 +68,10 @@ def wall_maps(
     example = opening(questions.examples[0], own, max_pieces)
     (encoded,) = tokenized([example], own)
     batch = Collator(own)([encoded])
-    maps: list[Tensor] = []
-
-    def observe(layer: int, rows: slice, weights: Tensor, scores: Tensor | None) -> None:
-        maps.append(weights[0])
-
-    with torch.inference_mode(), tapped(own, tap := Tap(observe=observe)):
-        run_tapped(own, batch, tap)
     rows = [
         {"layer": layer + 1, "head": head + 1, "map": packed(one)}
-        for layer, heads in enumerate(maps)
-        for head, one in enumerate(heads.float().cpu().numpy())
+        for layer, heads in enumerate(all_maps(own, batch))
+        for head, one in enumerate(heads.cpu().numpy())
     ]
     tokens = own.tokenizer.convert_ids_to_tokens(encoded.ids)
     return Found(
@@ -93,3 +108,182 @@ def unpacked(table: pd.DataFrame, n_tokens: int) -> np.ndarray:
     bytes_of = (np.frombuffer(base64.b64decode(text), np.uint8) for text in ordered["map"])
     maps = np.stack([one.reshape(n_tokens, n_tokens) for one in bytes_of]) / STEPS
     return np.asarray(maps.reshape(-1, n_heads, n_tokens, n_tokens))
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class MapWall:
+    """A wall of maps with caption and alt text; a notebook and the book show it, and it opens."""
+
+    caption: str
+    alt: str
+    table: pd.DataFrame = field(repr=False)
+    page: str = field(repr=False)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the wall as a page of its own that needs no other file."""
+        head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>Attention maps</title>'
+        view = '<meta name="viewport" content="width=device-width">'
+        looks = "<style>body{font:16px/1.5 system-ui,sans-serif;max-width:56rem;margin:1rem auto;"
+        looks += "padding:0 1rem}:root{color-scheme:light dark}</style>"
+        whole = f"{head}{view}{looks}<body>{self.page}</body></html>"
+        Path(path).write_text(whole, encoding="utf-8")
+        return Path(path)
+
+    def _repr_html_(self) -> str:
+        return self.page
+
+
+def map_wall(
+    maps: npt.ArrayLike,
+    types: pd.DataFrame,
+    tokens: Sequence[str],
+    features: pd.DataFrame | None = None,
+    *,
+    caption: str | None = None,
+) -> MapWall:
+    """Every map of one input, layers as rows and heads as columns (Guan 2020, Fig. 5).
+
+    maps      (layer, head, query, key), rows sum to 1; up to 64 pieces
+    types     layer, head, type: one row per head
+    tokens    the pieces, in the order of the maps
+    features  layer, head, feature, value: the bars beside an opened map
+    """
+    weights = _checked(maps, tokens)
+    n_layers, n_heads, n, _ = weights.shape
+    rows = _in_order(typed_heads(types), n_layers, n_heads)
+    names = list(TYPE_LOOKS)
+    of_type = np.array([names.index(name) for name in rows["type"]]).reshape(n_layers, n_heads)
+    colours = [look.colour for look in TYPE_LOOKS.values()]
+    pad = max(1, round(n / 24))
+    picture = _light_png(weights, of_type, colours, pad)
+    values = _feature_values(features, rows)
+    data = {
+        "n": n,
+        "pad": pad,
+        "heads": n_heads,
+        "tokens": list(map(str, tokens)),
+        "kinds": names,
+        "colours": colours,
+        "types": of_type.ravel().tolist(),
+        "features": [feature_name(name) for name in values.columns],
+        "values": [[round(1000 * value) for value in one] for one in values.to_numpy().tolist()],
+    }
+    rows["largest"] = weights.max(axis=(2, 3)).ravel()
+    size = f"{n_layers} layers of {n_heads} heads"
+    counts, words = spoken_counts(rows), " ".join(map(str, tokens[:8]))
+    most = rows.loc[rows["largest"].idxmax()]
+    peak = f"{most['largest']:.2f} in head {int(most['layer'])}-{int(most['head'])}"
+    text = caption or (
+        f"All {len(rows)} attention maps of one input of {n} pieces, layers downwards, heads from "
+        "left to right; in a map, rows attend to columns. The colour is the type of the head "
+        f"({counts}); the stronger it is, the more attention, on a scale that lifts weak weights."
+    )
+    alt = (
+        f"Wall of {len(rows)} small attention maps, {size}, of {n} pieces starting '{words}'. "
+        f"{counts}. The largest weight is {peak}."
+    )
+    page = _template().render(
+        data=json.dumps(data, ensure_ascii=False, separators=(",", ":")),
+        colours=colours,
+        kinds=names,
+        counts=rows["type"].value_counts().reindex(names, fill_value=0).to_dict(),
+        layers=of_type.tolist(),
+        n_heads=n_heads,
+        shape="pixelated" if n <= 28 else "auto",
+        picture=base64.b64encode(picture).decode(),
+        alt=alt,
+        caption=text,
+        style=STYLE,
+        script=SCRIPT,
+    )
+    return MapWall(text, alt, rows, page)
+
+
+def _template() -> Template:
+    """The wall as HTML, up to its numbers and words."""
+    folder = FileSystemLoader(Path(__file__).parent)
+    how: Any = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
+    return Environment(loader=folder, autoescape=True, **how).get_template("wall.html")
+
+
+def _checked(maps: npt.ArrayLike, tokens: Sequence[str]) -> np.ndarray:
+    weights = np.asarray(maps, dtype=float)
+    n = len(tokens)
+    if weights.ndim != 4 or weights.shape[2:] != (n, n) or 0 in weights.shape:
+        raise BadValue(
+            f"maps have shape {weights.shape}; expected (layer, head, {n}, {n}) for {n} tokens."
+        )
+    if n > LONGEST:
+        raise BadValue(f"the input has {n} pieces, a wall shows up to {LONGEST}; choose another.")
+    if not np.isfinite(weights).all() or weights.min() < -1e-6 or weights.max() > 1 + 1e-4:
+        raise BadValue("a weight is not between 0 and 1; give attention of real pieces only.")
+    return np.clip(weights, 0, 1)
+
+
+def _in_order(rows: pd.DataFrame, n_layers: int, n_heads: int) -> pd.DataFrame:
+    """One row per map, in the order of the maps."""
+    wanted = pd.DataFrame(
+        [(a, b) for a in range(1, n_layers + 1) for b in range(1, n_heads + 1)],
+        columns=["layer", "head"],
+    )
+    found = wanted.merge(rows, on=["layer", "head"], how="left")
+    if found["type"].isna().any() or len(rows) != len(wanted):
+        raise BadValue(
+            f"{len(rows)} heads have a type and there are {n_layers} x {n_heads} maps; "
+            "give one row for each head of the model."
+        )
+    return found
+
+
+def _feature_values(features: pd.DataFrame | None, rows: pd.DataFrame) -> pd.DataFrame:
+    """A row per map and a column per feature; no column without features."""
+    if features is None:
+        return pd.DataFrame(index=rows.index)
+    need(features, "layer", "head", "feature", "value")
+    grid = features.pivot(index=["layer", "head"], columns="feature", values="value")
+    grid = grid.reindex(pd.MultiIndex.from_frame(rows[["layer", "head"]]))
+    if grid.isna().any(axis=None):
+        raise BadValue("a head has no value for a feature; give all features of all heads.")
+    return grid[feature_order(features["feature"])]
+
+
+def _light_png(weights: np.ndarray, kind: np.ndarray, colours: Sequence[str], pad: int) -> bytes:
+    """The wall as a PNG: the finest steps of strength that keep it light."""
+    steps = 255 // len(colours)
+    for coarser in (1, 2, 4, 8):
+        levels = np.rint(steps // coarser * np.sqrt(weights)) * coarser
+        picture = wall_png(np.minimum(levels, steps).astype(np.uint8), kind, colours, pad)
+        if len(picture) <= HEAVIEST:
+            break
+    return picture
+
+
+def wall_png(levels: np.ndarray, kind: np.ndarray, colours: Sequence[str], pad: int) -> bytes:
+    r"""An indexed PNG whose colour is the type of the head and whose opacity is the weight,
+
+    .. math:: 1 - (1 - \sqrt{a})^2, \quad a = (\text{level} / \text{highest level})^2
+
+    so that 0.02, an even share among 50 pieces, still has a quarter of the full strength.
+
+    levels  (layer, head, query, key) from 0 to 255 // number of colours
+    kind    (layer, head) index of the colour
+
+    The page shows through weak places: one picture serves a light and a dark page.
+    """
+    steps = 255 // len(colours)
+    placed = np.where(levels > 0, levels + kind[:, :, None, None] * steps, 0).astype(np.uint8)
+    tiles = np.pad(placed, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    layer, head, side, _ = tiles.shape
+    pixels = tiles.transpose(0, 2, 1, 3).reshape(layer * side, head * side)
+    palette, opacity = [(0, 0, 0)], [0]
+    for colour in colours:
+        palette += [tuple(round(255 * part) for part in to_rgb(colour))] * steps  # type: ignore[list-item]
+        opacity += [round(255 * (1 - (1 - level / steps) ** 2)) for level in range(1, steps + 1)]
+    image = Image.fromarray(pixels)
+    image.putpalette(bytes(part for entry in palette for part in entry))
+    file = io.BytesIO()
+    image.save(file, "PNG", transparency=bytes(opacity), compress_level=9)
+    return file.getvalue()

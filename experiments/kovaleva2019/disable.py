@@ -11,13 +11,14 @@ from scipy.stats import spearmanr
 
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS
+from attnlib.measuring.head_tables import head_name
 from attnlib.measuring.significance import ALPHA, benjamini_hochberg, holm
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.kovaleva2019.grids import TAIL, drawn, head_name
-from experiments.shared.disabling import (
+from experiments.kovaleva2019.grids import TAIL, drawn
+from experiments.shared.ablation import (
     Answers,
     disabled,
     drawn_changes,

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnlib.data.corpora import Corpus
-from attnlib.data.overlays import with_trees
+from attnlib.data.corpora import Corpus, with_trees
+from attnlib.measuring.head_tables import head_name
 from attnlib.metrics.links import words_of
 from attnlib.metrics.word_kinds import FEATURES
 from bookkit.store import Found, experiment
-from experiments.kovaleva2019.grids import head_name
 
 LISTED = (
     *("neither", "nor", "not", "never", "none", "nothing", "nowhere"),

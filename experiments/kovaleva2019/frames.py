@@ -12,14 +12,14 @@ from attnlib.data.assets import resolve
 from attnlib.data.corpora import Corpus, examples_digest
 from attnlib.data.examples import FrameExample, Span
 from attnlib.errors import CorpusError
+from attnlib.measuring.head_tables import layer_means, rank_correlation
 from attnlib.measuring.significance import benjamini_hochberg, one_sided
 from attnlib.measuring.stream import Progress, stream
 from attnlib.metrics.links import control_metric, found_links, frame_links, link_metric
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.kovaleva2019.grids import TAIL, drawn, head_rows, mean_ends, values_of
-from experiments.pande2021.beside import rank_correlation
+from experiments.kovaleva2019.grids import TAIL, drawn, head_rows, mean_ends
 
 ASSET, REFERENCE = "kovaleva-reference", "kovaleva_heads_digitised.tsv"
 LONGEST_SENTENCE, LONGEST_ELEMENT, LEAST_DISTANCE = 12, 3, 2
@@ -92,7 +92,7 @@ def frame_scores(
     metrics = [link(links, direction=direction) for link in (link_metric, control_metric)]
     length = min(MAX_LENGTH, encoder.max_length)
     found = stream(encoder, corpus, metrics, max_length=length, progress=progress).not_empty()
-    scores, controls = (values_of(found, metric.key) for metric in metrics)
+    scores, controls = (found.values(metric.key) for metric in metrics)
     both = ~np.isnan(scores + controls).any((1, 2))
     lead = scores - controls
     mean, led = mean_ends(scores, seed), mean_ends(lead, seed)
@@ -172,8 +172,8 @@ def beside_authors(*tables: pd.DataFrame, columns: Sequence[str], seed: int = 0)
     rows, found = [], {}
     for table, pair in zip(tables, columns, strict=True):
         own, other = pair.split(":")
-        ours = table.groupby("layer")[own].mean()
-        profile = theirs.groupby("layer")[other].mean()
+        ours = layer_means(table, own)
+        profile = layer_means(theirs, other)
         if len(ours) != len(profile):
             continue
         rho, p = rank_correlation(ours.to_numpy(), profile.to_numpy(), seed)

@@ -13,7 +13,7 @@ from attnlib.measuring.bootstrap import LEVEL, Estimate, estimate
 from attnlib.measuring.stream import Measurement, Progress, stream
 from attnlib.metrics.registry import Metric
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 
 TAIL = 100 * (1 - LEVEL) / 2
 
@@ -29,11 +29,6 @@ def head_rows(**columns: np.ndarray) -> pd.DataFrame:
 def grid_of(table: pd.DataFrame, column: str) -> np.ndarray:
     """A column of `head_rows` as a grid (layer, head)."""
     return table.pivot(index="layer", columns="head", values=column).to_numpy(float)
-
-
-def head_name(row: Any) -> str:
-    """A head as people call it, such as 5-4."""
-    return f"{int(row['layer'])}-{int(row['head'])}"
 
 
 def drawn(values: Sequence[float] | np.ndarray) -> Finding:
@@ -57,13 +52,6 @@ def measured(
     length = int(recipe["max_length"])
     options: Any = {"max_length": length, "on_long": "truncate", "progress": progress}
     return stream(encoder, corpus, metrics, **options).not_empty()
-
-
-def values_of(found: Measurement, key: str) -> np.ndarray:
-    """(example, layer, head) of a metric, NaN where an input does not define it."""
-    total, weight = found.rows(key)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(weight > 0, total / weight, np.nan)
 
 
 def mean_ends(values: np.ndarray, seed: int) -> Estimate:

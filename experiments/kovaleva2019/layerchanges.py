@@ -12,10 +12,10 @@ from matplotlib.ticker import MaxNLocator
 
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
+from attnlib.plots.labels import task_name
+from attnlib.plots.panels import light_grid, n_columns, say_undefined, small_panels
 from attnlib.plots.rows import OURS
 from experiments.kovaleva2019.taskgrids import ordered_rows, told_number, truths
-from experiments.pande2021.rolefigures import light_grid, n_columns, say_undefined, small_panels
-from experiments.pande2021.roleoverlaps import task_name
 
 
 def layer_changes(

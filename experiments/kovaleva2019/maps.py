@@ -15,7 +15,7 @@ from attnlib.errors import BadValue
 from attnlib.files import sha256_of
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder, load_encoder, weights_digest
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.kovaleva2019.grids import drawn, measured
 from experiments.shared.patternnet import (

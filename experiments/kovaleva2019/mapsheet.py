@@ -13,8 +13,8 @@ from matplotlib.image import imsave
 
 from attnlib.data.corpora import load_corpus
 from attnlib.errors import BadValue
+from attnlib.files import check_out, write_whole
 from attnlib.models import load_encoder
-from attnlib.plots.viewer import check_out, write_whole
 from experiments.kovaleva2019.patternfigures import PatternExample
 from experiments.kovaleva2019.portraits import example_maps
 from experiments.shared.patterns import PATTERNS, labelled_maps

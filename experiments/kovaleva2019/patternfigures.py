@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from attnlib.errors import BadValue, check_choice
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
+from attnlib.plots.labels import task_name
 from attnlib.plots.rows import HOLLOW
-from experiments.guan2020.typefigures import TYPE_LOOKS
+from experiments.guan2020.type_figures import TYPE_LOOKS
 from experiments.kovaleva2019.taskgrids import ink_on
-from experiments.pande2021.roleoverlaps import task_name
 from experiments.shared.patterns import PATTERNS
 
 REST = "heterogeneous"

@@ -89,7 +89,7 @@ def frame_portraits(
 ) -> Found:
     """Some heads on a sentence with a frame: lines from the word that evokes it are marked.
 
-    table  the rows of `attnlib.plots.diagrams.as_table`
+    table  the rows of `attnlib.plots.lines.as_table`
     word  the sentence is the first whose target this is, or the first of all
     """
     for example in corpus.examples:

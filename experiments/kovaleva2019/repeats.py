@@ -13,15 +13,15 @@ from torch import Tensor
 
 from attnlib.attention.encode import Batch
 from attnlib.attention.maps import Attention
-from attnlib.data.corpora import Corpus
-from attnlib.data.overlays import with_trees
+from attnlib.data.corpora import Corpus, with_trees
+from attnlib.measuring.head_tables import head_name
 from attnlib.measuring.stream import Progress
 from attnlib.metrics.links import copy_links, found_links, linked_pieces, per_batch
 from attnlib.metrics.registry import Metric, Partial
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.kovaleva2019.grids import head_name, head_rows, measured
+from experiments.kovaleva2019.grids import head_rows, measured
 from experiments.shared.taskplans import tuned_model
 
 Pairs = Bool[Tensor, "batch query key"]

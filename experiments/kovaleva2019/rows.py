@@ -9,14 +9,14 @@ import pandas as pd
 
 from attnlib.data.tasks import TASKS
 from attnlib.errors import BadValue
+from attnlib.measuring.head_tables import head_name
 from attnlib.measuring.significance import ALPHA
-from bookkit.papers import Finding
+from attnlib.plots.labels import task_name
+from bookkit.claims import Finding
 from bookkit.store import Found
 from experiments.kovaleva2019.disable import controlled
 from experiments.kovaleva2019.disagreements import missing_as_zero
-from experiments.kovaleva2019.grids import head_name
 from experiments.kovaleva2019.tuning import CONSTANT
-from experiments.pande2021.roleoverlaps import task_name
 from experiments.shared.patterns import PATTERNS
 
 START_NAMES = {

@@ -15,11 +15,11 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
 from attnlib.errors import BadValue
+from attnlib.measuring.head_tables import head_names
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
-from experiments.guan2020.typefigures import head_names
-from experiments.pande2021.rolefigures import say_undefined
-from experiments.pande2021.roleoverlaps import task_name
+from attnlib.plots.labels import task_name
+from attnlib.plots.panels import say_undefined
 
 FAR = 0.99
 """Colours reach a quarter beyond this quantile: a few outliers would leave all others pale."""

@@ -14,14 +14,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from attnlib.errors import BadValue
+from attnlib.measuring.head_tables import head_names
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
+from attnlib.plots.labels import task_name
+from attnlib.plots.panels import light_grid, n_columns, small_panels
 from attnlib.plots.planes import named_heads, write_names
 from attnlib.plots.rows import HOLLOW, OURS, PAPER, ROW
-from experiments.guan2020.typefigures import head_names
 from experiments.kovaleva2019.taskgrids import ink_on, told_number
-from experiments.pande2021.rolefigures import light_grid, n_columns, small_panels
-from experiments.pande2021.roleoverlaps import task_name
 
 MARKS = ("s", "D", "v", "o", "|")
 LAYERS = ListedColormap(style.SEQUENTIAL(np.linspace(0.12, 0.9, 256)))

@@ -11,8 +11,8 @@ import torch
 from scipy.stats import rankdata, spearmanr
 
 from attnlib.attention.maps import Attention
-from attnlib.data.corpora import Corpus
-from attnlib.data.overlays import with_trees
+from attnlib.data.corpora import Corpus, with_trees
+from attnlib.measuring.head_tables import head_name
 from attnlib.measuring.significance import ALPHA, benjamini_hochberg, one_sided
 from attnlib.measuring.stream import Progress
 from attnlib.metrics.links import (
@@ -25,9 +25,9 @@ from attnlib.metrics.links import (
 from attnlib.metrics.registry import METRICS, Metric, Partial
 from attnlib.metrics.word_kinds import FEATURES, Feature, Marked, markers
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.kovaleva2019.grids import head_name, head_rows, mean_ends, measured, values_of
+from experiments.kovaleva2019.grids import head_rows, mean_ends, measured
 from experiments.shared.taskplans import tuned_model
 
 SUBJECTS = ("nsubj", "nsubjpass", "csubj")
@@ -71,7 +71,7 @@ def word_links(
     near = sum(found.grid(key) for key in NEIGHBOURS)
     grids: dict[str, np.ndarray] = {"near": np.asarray(near)}
     for name in known:
-        scores, control = (values_of(found, f"{kind}_{name}") for kind in ("link", "control"))
+        scores, control = (found.values(f"{kind}_{name}") for kind in ("link", "control"))
         lead = scores - control
         grids[name] = np.nanmean(scores, axis=0)
         grids[f"{name}_control"] = np.nanmean(control, axis=0)
@@ -161,7 +161,7 @@ def cls_attention(
     found = measured(model.encoder, parsed, metrics, recipe, progress)
     rows = []
     for metric in metrics:
-        values = values_of(found, metric.key)[:, -1].mean(1)
+        values = found.values(metric.key)[:, -1].mean(1)
         ends = mean_ends(values, seed)
         kind = metric.key.removeprefix("from_cls_")
         row = {"task": task, "kind": kind, "mean": ends.mean.item(), "low": ends.low.item()}

@@ -15,10 +15,10 @@ from attnlib.errors import check_choice
 from attnlib.measuring.bootstrap import REPLICATES
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.kovaleva2019.grids import drawn
-from experiments.shared.disabling import row_scores
+from experiments.shared.ablation import row_scores
 from experiments.shared.finetune import STARTS as TRAINED
 from experiments.shared.finetune import FineTuned, TaskHead
 from experiments.shared.taskplans import tuned_model

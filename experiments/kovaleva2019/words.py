@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnlib.data.corpora import Corpus
-from attnlib.data.overlays import with_trees
+from attnlib.data.corpora import Corpus, with_trees
 from attnlib.measuring.bootstrap import statistics
+from attnlib.measuring.head_tables import head_name
 from attnlib.measuring.significance import ALPHA, benjamini_hochberg, one_sided
 from attnlib.measuring.stream import Measurement, Progress
 from attnlib.metrics.word_kinds import FEATURES, SPECIAL, stripe_metrics
 from attnlib.models import Encoder
-from bookkit.papers import Finding
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.kovaleva2019.grids import head_name, head_rows, mean_ends, measured, values_of
+from experiments.kovaleva2019.grids import head_rows, mean_ends, measured
 from experiments.shared.taskplans import tuned_model
 
 WORDS = tuple(one.name for one in FEATURES)
@@ -51,7 +51,7 @@ def stripe_maps(
     )
     parts = []
     for kind in KINDS:
-        old, new = (values_of(found, f"stripe_{kind}") for found in (before, after))
+        old, new = (found.values(f"stripe_{kind}") for found in (before, after))
         change = new - old
         n = int((~np.isnan(change)).any((1, 2)).sum())
         if not n:

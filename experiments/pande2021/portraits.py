@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from attnlib.attention.encode import batches, encode
-from attnlib.data.corpora import Corpus
+from attnlib.data.corpora import Corpus, with_trees
 from attnlib.data.examples import Segment
-from attnlib.data.overlays import with_trees
 from attnlib.errors import BadValue
 from attnlib.metrics.sieves import SIEVES
 from attnlib.models import Encoder
@@ -30,7 +29,7 @@ def sieve_portraits(
 ) -> Found:
     """For each (role, piece) one panel: lines from the piece to the keys of its sieve.
 
-    table  the rows of `attnlib.plots.diagrams.as_table`
+    table  the rows of `attnlib.plots.lines.as_table`
     """
     corpus = Corpus(
         "sentence", "segment", (Segment("sentence", text, pair),), {}, "own", "sentence"

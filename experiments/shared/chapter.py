@@ -13,9 +13,15 @@ from typing import Any
 import pandas as pd
 
 from attnlib.data.assets import known
-from attnlib.data.catalogue import ENTRIES
-from attnlib.data.corpora import ALIASES, Corpus, corpus_name, examples_digest, load_corpus
-from attnlib.data.parse import PARSER
+from attnlib.data.corpora import (
+    ALIASES,
+    Corpus,
+    corpus_name,
+    examples_digest,
+    known_corpora,
+    load_corpus,
+)
+from attnlib.data.parser import PARSER
 from attnlib.errors import BadValue, CorpusError
 from attnlib.measuring.stream import chosen_metrics, stream
 from attnlib.models import Encoder, load_encoder, model_folder, weights_digest
@@ -177,14 +183,13 @@ def describe_corpus(corpus: Corpus) -> dict[str, Any]:
 
 def _pins_of(name: str) -> dict[str, Any]:
     """The pinned hashes behind a named corpus, or the content of a user's own file."""
-    known_as = corpus_name(name)
-    if known_as not in ENTRIES:
+    info = known_corpora().get(corpus_name(name))
+    if info is None:
         path = Path(name)
         return {"file": hashlib.sha256(path.read_bytes()).hexdigest()} if path.is_file() else {}
-    entry = ENTRIES[known_as]
-    pins = {"assets": [asset_pin(asset) for asset in entry.assets]}
-    if entry.folder is not None:
-        pins["folder"] = [file_digest(entry.folder)]
+    pins = {"assets": [asset_pin(asset) for asset in info.assets]}
+    if info.folder is not None:
+        pins["folder"] = [file_digest(info.folder)]
     return pins | {"parser": asset_pin(PARSER)}
 
 

@@ -13,8 +13,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
+from attnlib.attention import tap
 from attnlib.attention.encode import Batch, Collator, tokenized, truncated
-from attnlib.attention.tap import Tap, run_tapped, tapped
 from attnlib.data.corpora import load_corpus
 from attnlib.data.examples import Example
 from attnlib.errors import BadValue, CorpusError, check_choice
@@ -171,15 +171,8 @@ def all_maps(
     (encoded,) = tokenized([example], encoder)
     if len(encoded) > max_length:
         encoded = truncated(encoded, max_length)
-    maps: list[Tensor] = []
-
-    def observe(layer: int, rows: slice, weights: Tensor, scores: Tensor | None) -> None:
-        maps.append(weights[0])
-
     batch = Collator(encoder)([encoded])
-    with torch.no_grad(), tapped(encoder, tap := Tap(observe=observe)):
-        run_tapped(encoder, batch, tap)
-    return torch.stack(maps).float(), batch
+    return tap.all_maps(encoder, batch), batch
 
 
 # --- the rule ------------------------------------------------------------------------------------

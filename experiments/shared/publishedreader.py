@@ -1,4 +1,4 @@
-"""A published question answering model: an encoder with the span head that lies in its files."""
+"""A model that answers questions: trained here, or published with the span head in its files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import math
 import pickle
 import zipfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
+from attnlib.data.corpora import Corpus
 from attnlib.errors import UnknownModel
-from attnlib.models import Encoder
-from experiments.shared.spanmodel import STRIDE, SpanHead, SpanReader
+from attnlib.measuring.stream import Progress
+from attnlib.models import Encoder, load_encoder
+from experiments.shared.spanmodel import STRIDE, SpanHead, SpanReader, spantuned
+from experiments.shared.training import Recipe
 
 WEIGHT, BIAS = "qa_outputs.weight", "qa_outputs.bias"
 """What transformers calls the span head of BERT, DistilBERT, RoBERTa, ELECTRA and others."""
@@ -69,6 +73,20 @@ def published_reader(encoder: Encoder) -> SpanReader:
         "cached": True,
     }
     return SpanReader(_frozen(encoder), head, facts)
+
+
+def reader_of(
+    *train: Corpus,
+    encoder: Encoder,
+    recipe: Mapping[str, Any] | None,
+    progress: Progress | None = None,
+) -> SpanReader:
+    """The model that answers questions: trained once and read back, or published with a head."""
+    if train and recipe is not None:
+        return spantuned(encoder, train[0], recipe=Recipe(**recipe), progress=progress)
+    if recipe is not None and "published" in recipe:
+        return published_reader(load_encoder(recipe["published"], device=encoder.device.type))
+    return published_reader(encoder)
 
 
 def _frozen(encoder: Encoder) -> Encoder:

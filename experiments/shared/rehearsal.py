@@ -13,15 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from attnlib.errors import BadValue
-from bookkit.editions import (
-    Chapter,
-    Edition,
-    chapter_parameters,
-    load_edition,
-    notebook_path,
-    project_root,
-)
-from bookkit.runs import run_notebook
+from bookkit.editions import Chapter, Edition, chapter_parameters, load_edition, notebook_path
+from bookkit.notebooks import run_notebook
+from bookkit.project import project_root
 
 Say = Callable[[str], None]
 
@@ -51,8 +45,7 @@ def rehearse(
     shapes  model -> numbers of its configuration; its weights are drawn at random
     folder  where models and notebooks go; below _build/ if none is given
     """
-    if not isinstance(edition, Edition):
-        edition = load_edition(edition)
+    edition = load_edition(edition)
     chapters = [chapter for chapter in edition.chapters if chapter.rehearsal is not None]
     if not chapters:
         raise BadValue(

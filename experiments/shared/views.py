@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from attnlib.measuring.reading import Reading, head_metrics
 from attnlib.models import Encoder
-from attnlib.plots.viewdata import Reading, head_metrics
 from attnlib.plots.viewer import METRICS, View, view
 from bookkit.store import Found, experiment
 

@@ -9,8 +9,9 @@ from urllib.parse import unquote
 
 import pytest
 
+from bookkit.errors import BuildError
 from bookkit.pages import site
-from bookkit.pages.site import BookError, build_site, external_loads
+from bookkit.pages.site import build_site, external_loads
 from tests.tinybook import PAGE, lay_out, shared_folder, tiny_site
 
 ROOT = Path(__file__).parents[2]
@@ -88,7 +89,7 @@ def test_no_page_names_a_folder_of_this_machine(tiny: tuple[Path, bool]) -> None
 )
 def test_planted_faults_are_caught(tmp_path: Path, page: str, said: str) -> None:
     lay_out(tmp_path / "source", page)
-    with pytest.raises(BookError, match=said):
+    with pytest.raises(BuildError, match=said):
         build_site(tmp_path / "source", tmp_path / "work", tmp_path / "html")
     assert not (tmp_path / "html").exists()
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from attnlib.errors import UnknownName
 from bookkit import building, publishing
 from bookkit.building import build_published
+from bookkit.errors import UnknownName
 from bookkit.store import Store
 
 ROOT = Path(__file__).parents[2]

@@ -15,8 +15,8 @@ import pytest
 from bookkit import store as store_module
 from bookkit.audit import OtherNumbers, Verifier, declared_versions, difference
 from bookkit.chapter import Chapter
+from bookkit.claims import Finding
 from bookkit.errors import BadValue, MissingResult
-from bookkit.papers import Finding
 from bookkit.store import Found, Key, Source, Store, code_digest, declared, experiment, table_digest
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ import pytest
 
 from bookkit import ledger
 from bookkit.editions import chapter_parameters, load_edition, notebook_path
-from bookkit.runs import run_notebook
+from bookkit.notebooks import run_notebook
 
 ROOT = Path(__file__).parents[2]
 PUBLISHED = ROOT / "book" / "published"

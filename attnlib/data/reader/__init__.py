@@ -8,8 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from attnlib.data.reader.check import Tagger, problems
-from attnlib.data.reader.markup import Passage, ReaderError
-from attnlib.data.reader.parser import parse
+from attnlib.data.reader.markup import Passage, ReaderError, parse
 from attnlib.errors import UnknownName, did_you_mean
 
 __all__ = ["Passage", "ReaderError", "Tagger", "frame_table", "passage", "passages", "problems"]

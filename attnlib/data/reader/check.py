@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from attnlib.data.reader.markup import Mention, Passage, Query
 
@@ -50,7 +50,7 @@ def _size(passage: Passage) -> Iterator[tuple[str, str]]:
     n = len(passage.sentences)
     if not SENTENCES[0] <= n <= SENTENCES[1]:
         yield "1:1", f"{n} sentences; expected {SENTENCES[0]} to {SENTENCES[1]}"
-    words = sum(any(c.isalnum() for c in word) for word in passage.words)
+    words = len(passage.plain_words)
     if not WORDS[0] <= words <= WORDS[1]:
         yield "1:1", f"{words} words; expected {WORDS[0]} to {WORDS[1]}"
 
@@ -161,7 +161,8 @@ def _near_duplicates(passages: Sequence[Passage]) -> Iterator[str]:
     seen: dict[tuple[str, ...], Passage] = {}
     told: set[tuple[str, str]] = set()
     for passage in passages:
-        for shingle in _shingles(passage):
+        words = passage.plain_words
+        for shingle in zip(*(words[i:] for i in range(SHINGLE)), strict=False):
             twin = seen.setdefault(shingle, passage)
             if twin is not passage and (twin.id, passage.id) not in told:
                 told.add((twin.id, passage.id))
@@ -169,8 +170,3 @@ def _near_duplicates(passages: Sequence[Passage]) -> Iterator[str]:
                     f"{passage.path.name}:1:1: shares '{' '.join(shingle)}' "
                     f"with {twin.path.name}: a near duplicate"
                 )
-
-
-def _shingles(passage: Passage) -> Iterable[tuple[str, ...]]:
-    words = [word.lower() for word in passage.words if any(c.isalnum() for c in word)]
-    return zip(*(words[i:] for i in range(SHINGLE)), strict=False)

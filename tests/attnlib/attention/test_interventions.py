@@ -1,11 +1,9 @@
-"""A changed head does what the layer would do with maps edited by hand, also behind a replay."""
+"""A changed head does what the layer would do with maps edited by hand."""
 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +11,11 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import gelu, layer_norm, linear
 
-from attnlib.attention import interventions
 from attnlib.attention import tap as tapping
+from attnlib.attention.ablation import replays, run_changed
 from attnlib.attention.encode import Batch, Collator, encode, model_inputs
 from attnlib.attention.interventions import (
     Intervention,
@@ -25,16 +23,14 @@ from attnlib.attention.interventions import (
     check_heads,
     heads_named,
     heads_of_types,
-    replays,
-    run_changed,
     single_heads,
     tap_of,
 )
 from attnlib.attention.tap import run_tapped, tapped
 from attnlib.data.examples import Segment
-from attnlib.errors import BadValue, UnknownName, Unobservable
+from attnlib.errors import BadValue, UnknownName
 from attnlib.models import Encoder, load_encoder
-from tests.families import FAMILIES, HEADS, LAYERS, folders, one_thread
+from tests.families import HEADS, LAYERS, folders, one_thread
 
 __all__ = ["folders", "one_thread"]  # fixtures
 
@@ -338,216 +334,6 @@ def test_gradients_flow_through_a_change(bert: Encoder) -> None:
         assert found.abs().max() > 0
 
 
-# --- replays --------------------------------------------------------------------------------
-
-
-def variants_of(encoder: Encoder) -> list[list[Intervention]]:
-    """None, every single layer, several layers, and two interventions from the second layer on."""
-    cut = {"unit": "segment", "renormalise": True}
-    return [
-        [],
-        *([Intervention(frozenset({(layer, 1)}), "zero")] for layer in range(encoder.n_layers)),
-        [Intervention(frozenset(), "zero")],
-        [Intervention(SOME, "uniform")],
-        [
-            Intervention(frozenset({(2, 0)}), "no_intra", **cut),
-            Intervention(frozenset({(1, 3), (2, 0)}), "no_inter", specials="kept"),
-        ],
-        [],
-    ]
-
-
-def state_of(encoder: Encoder) -> list[object]:
-    """All that a pass could leave behind in the model."""
-    found: list[object] = [encoder.model.config._attn_implementation, tapping._TAP.get()]
-    for name, module in encoder.model.named_modules():
-        hooks = (len(module._forward_hooks), len(module._forward_pre_hooks))
-        found.append((name, sorted(vars(module)), vars(module).get("forward"), hooks))
-    return found
-
-
-@pytest.fixture(params=FAMILIES)
-def encoder(request: pytest.FixtureRequest, folders: Callable[[str], Path]) -> Encoder:
-    return load_encoder(folders(request.param))
-
-
-def test_replays_are_whole_passes_to_the_last_bit(encoder: Encoder) -> None:
-    batch = batch_of(encoder)
-    variants = variants_of(encoder)
-    state = state_of(encoder)
-    whole = [run_changed(encoder, batch, variant) for variant in variants]
-    count = 0
-    for answer, wanted in zip(replays(encoder, batch, variants), whole, strict=True):
-        assert torch.equal(answer, wanted)
-        assert state_of(encoder) == state, "the model is used between two answers"
-        assert not torch.is_inference_mode_enabled()
-        assert torch.is_grad_enabled()
-        answer.zero_()  # the caller's own
-        count += 1
-    assert count == len(variants)
-    differs = [bool((answer - whole[0]).abs().max() > 1e-3) for answer in whole]
-    assert differs == [any(one.heads for one in variant) for variant in variants]
-
-
-def test_layers_are_found_but_where_they_are_shared(encoder: Encoder) -> None:
-    shared = encoder.model.config.model_type == "albert"
-    recording = interventions._recorded(encoder, batch_of(encoder), "pair")
-    assert len(recording.layers) == (0 if shared else LAYERS)
-
-
-@contextmanager
-def runs_of(encoder: Encoder) -> Iterator[Counter[int]]:
-    """How often the attention of each layer of a BERT runs."""
-    runs: Counter[int] = Counter()
-
-    def count(place: int) -> Callable[..., None]:
-        return lambda *_: runs.update([place])
-
-    layers = enumerate(encoder.model.encoder.layer)
-    handles = [layer.attention.register_forward_hook(count(i)) for i, layer in layers]
-    yield runs
-    for handle in handles:
-        handle.remove()
-
-
-def test_layers_before_the_change_do_not_run(bert: Encoder) -> None:
-    batch = batch_of(bert)
-    tapping.check_observable(bert)
-    sweep = [[Intervention(frozenset({head}), "zero")] for head in single_heads(bert)]
-    with runs_of(bert) as runs:
-        assert sum(1 for _ in replays(bert, batch, [[], *sweep])) == 1 + len(sweep)
-    assert runs == {layer: 1 + HEADS * (layer + 1) for layer in range(LAYERS)}
-
-
-def test_the_plain_pass_is_made_only_where_it_pays(bert: Encoder) -> None:
-    batch = batch_of(bert)
-    tapping.check_observable(bert)
-    first, last = (Intervention(frozenset({(layer, 0)}), "zero") for layer in (0, LAYERS - 1))
-    for variants, expected in (([[first]] * 5, 5), ([[last]], 1), ([[last], [last]], 1), ([], 0)):
-        with runs_of(bert) as runs:
-            list(replays(bert, batch, variants))
-        assert runs[0] == expected
-
-
-def test_segment_ids_reach_the_replays(bert: Encoder) -> None:
-    batch = batch_of(bert)
-    variants = [[], [Intervention(frozenset({(2, 1)}), "uniform")]]
-    edits = [lambda layer, maps: maps, edit_of(batch, frozenset({(2, 1)}), SETTINGS[1])]
-    answers = {
-        ids: list(replays(bert, batch, variants, segment_ids=ids)) for ids in ("pair", "zeros")
-    }
-    for place, edit in enumerate(edits):
-        for ids, found in answers.items():
-            assert apart(found[place], by_hand(bert, batch, edit, ids), batch) < 2e-5
-        assert apart(answers["pair"][place], answers["zeros"][place], batch) > 1e-3
-
-
-def test_replays_inside_inference_mode(bert: Encoder) -> None:
-    batch, variants = batch_of(bert), variants_of(bert)
-    whole = [run_changed(bert, batch, variant) for variant in variants]
-    with torch.inference_mode():
-        inside = list(replays(bert, batch, variants))
-    assert all(torch.equal(a, b) for a, b in zip(inside, whole, strict=True))
-
-
-def test_a_list_of_other_modules_is_no_list_of_layers(bert: Encoder) -> None:
-    batch, variants = batch_of(bert), variants_of(bert)
-    whole = [run_changed(bert, batch, variant) for variant in variants]
-    decoy = nn.ModuleList(nn.Identity() for _ in range(LAYERS))
-    bert.model._modules = {"decoy": decoy, **bert.model._modules}
-    assert interventions._recorded(bert, batch, "pair").layers == ()
-    found = list(replays(bert, batch, variants))
-    assert all(torch.equal(a, b) for a, b in zip(found, whole, strict=True))
-
-
-def test_a_forward_that_was_lent_before_stays(bert: Encoder) -> None:
-    """Other libraries put their own forward on a module, too."""
-    batch, layer = batch_of(bert), bert.model.encoder.layer[0]
-    own, calls = layer.forward, []
-
-    def theirs(*args: Any, **kwargs: Any) -> Any:
-        calls.append(1)
-        return own(*args, **kwargs)
-
-    layer.forward = theirs
-    last = [Intervention(frozenset({(2, 0)}), "zero")]
-    tapping.check_observable(bert)
-    calls.clear()
-    list(replays(bert, batch, [last, last, last]))
-    assert len(calls) == 1
-    assert vars(layer)["forward"] is theirs
-
-
-@pytest.mark.parametrize("at", ["recording", "replaying"])
-def test_an_error_leaves_no_trace(bert: Encoder, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
-    batch, state = batch_of(bert), state_of(bert)
-    plain = run_changed(bert, batch, [])
-    found = replays(bert, batch, variants_of(bert))
-    if at == "replaying":
-        next(found)
-    with monkeypatch.context() as patch:
-        patch.setattr(bert.model.encoder.layer[2].output, "forward", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            list(found)
-    assert state_of(bert) == state
-    assert torch.equal(run_changed(bert, batch, []), plain)
-
-
-def test_a_sweep_that_is_left_leaves_no_trace(bert: Encoder) -> None:
-    batch, state = batch_of(bert), state_of(bert)
-    found = replays(bert, batch, variants_of(bert)[::-1])
-    next(found), next(found)
-    found.close()  # type: ignore[attr-defined]
-    assert state_of(bert) == state
-
-
-# --- planted bugs in the replay ---------------------------------------------------------------
-
-
-def test_a_recall_that_is_not_counted_is_refused(
-    bert: Encoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(interventions, "_recall", lambda output, tap: lambda *_, **__: output)
-    with pytest.raises(Unobservable, match="attention layers were seen"):
-        list(replays(bert, batch_of(bert), variants_of(bert)))
-
-
-def test_the_comparison_rejects_a_record_of_the_layer_beside(
-    bert: Encoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    batch, record = batch_of(bert), interventions._recorded
-
-    def shifted(*args: Any) -> Any:
-        recording = record(*args)
-        layers, outputs = zip(*recording.layers, strict=True)
-        return replace(recording, layers=list(zip(layers, outputs[1:] + outputs[:1], strict=True)))
-
-    monkeypatch.setattr(interventions, "_recorded", shifted)
-    variants = [[Intervention(frozenset({(2, 1)}), "zero")]] * 2
-    for answer in replays(bert, batch, variants):
-        assert apart(answer, run_changed(bert, batch, variants[0]), batch) > 1e-3
-
-
-def test_the_comparison_rejects_a_prefix_that_stays(
-    bert: Encoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    batch, state = batch_of(bert), state_of(bert)
-    other = batch_of(bert, TEXTS[:1])
-    wanted = run_changed(bert, other, [])
-
-    @contextmanager
-    def kept(lent: dict[nn.Module, Callable[..., Any]]) -> Iterator[None]:
-        for module, forward in lent.items():
-            vars(module)["forward"] = forward
-        yield
-
-    monkeypatch.setattr(interventions, "_lent_forwards", kept)
-    list(replays(bert, batch, [[Intervention(frozenset({(2, 1)}), "zero")]] * 2))
-    assert state_of(bert) != state
-    left = bert.model(**model_inputs(batch.rows(slice(0, 1)), bert))[0]
-    assert left.shape != wanted.shape or apart(left[:, : other.length], wanted, other) > 1e-3
-
-
 # --- names and errors -------------------------------------------------------------------------
 
 
@@ -602,28 +388,13 @@ def test_heads_outside_the_model_are_refused(bert: Encoder) -> None:
     for place, name in (((LAYERS, 0), "4-1"), ((0, HEADS), "1-5")):
         bad = [Intervention(SOME, "zero"), Intervention(frozenset({place}), "zero")]
         for refused in (
-            lambda bad=bad: check_heads(bert, bad),
+            lambda place=place: check_heads(bert, [*SOME, place]),
             lambda bad=bad: run_changed(bert, batch, bad),
             lambda bad=bad: replays(bert, batch, [[], bad]),  # before the first answer
         ):
             with pytest.raises(BadValue, match=f"{name} .* layers 1 to 3 and heads 1 to 4"):
                 refused()
-    check_heads(bert, [Intervention(frozenset(single_heads(bert)), "zero")])
-
-
-# --- a trained model --------------------------------------------------------------------------
-
-
-@pytest.mark.assets
-def test_replays_of_a_trained_model(e5_small: Encoder) -> None:
-    batch = batch_of(e5_small)
-    heads = heads_named(["5-4", "9-12", "9-1"])
-    for settings in (SETTINGS[0], SETTINGS[-1]):
-        variant = [Intervention(heads, **settings)]
-        _, _, _, answer = replays(e5_small, batch, [variant, variant, [], variant])
-        assert torch.equal(answer, run_changed(e5_small, batch, variant))
-        wanted = by_hand(e5_small, batch, edit_of(batch, heads, settings))
-        assert apart(answer, wanted, batch) < 1e-4
+    check_heads(bert, single_heads(bert))
 
 
 def test_a_uniform_row_may_have_a_length_of_its_own(bert: Encoder) -> None:

@@ -6,6 +6,7 @@ import json
 import lzma
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,14 @@ import pyarrow.parquet
 import pytest
 
 from attnlib.data import assets, corpora
-from attnlib.data.annotated import core_elements
-from attnlib.data.corpora import Corpus, known_corpora, load_corpus
+from attnlib.data.corpora import (
+    Corpus,
+    CorpusInfo,
+    Options,
+    known_corpora,
+    load_corpus,
+    register_corpus,
+)
 from attnlib.data.examples import (
     Answer,
     CorefDocument,
@@ -514,8 +521,6 @@ def test_framenet_spans_become_words(tmp_path: Path) -> None:
         frame_row([[4, 8]], ("Donor", 1, 3, "Core")),
     )
     write(tmp_path / "fulltext_core_le12.jsonl", frame_row([[4, 8]], donor))
-    frames = {"frame": "Giving", "fes": {"Donor": "Core", "Theme": "Core", "Time": "Peripheral"}}
-    write(tmp_path / "frames.jsonl", frames)
     corpus = load_corpus("framenet", folder=tmp_path)
     first, second = corpus.examples
     assert first == FrameExample(
@@ -528,7 +533,6 @@ def test_framenet_spans_become_words(tmp_path: Path) -> None:
     )
     assert second.elements == (("Donor", Span(0, 1)),)
     assert corpus.skipped == {"target of several parts": 1, "span cuts through a word": 1}
-    assert core_elements(tmp_path) == {"Giving": {"Donor", "Theme"}}
 
 
 def test_framenet_473(tmp_path: Path) -> None:
@@ -555,8 +559,7 @@ def test_wiki_needs_a_tokenizer_and_follows_the_alias(tmp_path: Path) -> None:
     write(tmp_path / "wiki_paragraphs.jsonl", *wiki_rows(60))
     with pytest.raises(BadValue, match="tokenizer="):
         load_corpus("wiki-paragraphs", folder=tmp_path)
-    aliases = {"wiki": "wiki-paragraphs"}
-    corpus = load_corpus("wiki", aliases=aliases, folder=tmp_path, tokenizer=str.split, limit=4)
+    corpus = load_corpus("wiki-paragraphs", folder=tmp_path, tokenizer=str.split, limit=4)
     assert corpus.name == "wiki-paragraphs"
     assert len(corpus) == 4
     with pytest.raises(CorpusError, match=r"enwiki-sample\.xml\.bz2"):
@@ -564,9 +567,7 @@ def test_wiki_needs_a_tokenizer_and_follows_the_alias(tmp_path: Path) -> None:
     table = [{"title": r["title"], "context": r["text"]} for r in wiki_rows(60) for _ in range(3)]
     (tmp_path / "hub").mkdir()
     parquet(tmp_path / "hub" / "dev.parquet", table)
-    same = load_corpus(
-        "wiki", aliases=aliases, folder=tmp_path / "hub", tokenizer=str.split, limit=4
-    )
+    same = load_corpus("wiki-paragraphs", folder=tmp_path / "hub", tokenizer=str.split, limit=4)
     assert same.digest == corpus.digest
 
 
@@ -621,6 +622,30 @@ def test_assets_are_asked_in_turn(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     write(tmp_path / "dev.tsv", "sentence1\tsentence2\tscore", "a\tb\t2")
     assert load_corpus("stsb").source == "stsb"  # what was read, not what was wanted
     assert load_corpus("stsb", folder=tmp_path).source == str(tmp_path)
+
+
+def test_a_corpus_can_be_added_from_outside(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(corpora, "_CORPORA", dict(corpora._CORPORA))
+    asked: list[Options] = []
+
+    def read(folder: Path, options: Options) -> tuple[list[Segment], dict[str, int]]:
+        asked.append(options)
+        texts = write(folder / "a.txt", "one", "two", "three").read_text().split()
+        return [Segment(text, text) for text in texts], {"too odd": 3}
+
+    info = CorpusInfo("mine:dev", "segment", ("rte",), "three words", "CC0", read)
+    register_corpus(info)
+    assert known_corpora()["mine:dev"] is info
+    corpus = load_corpus("mine", folder=tmp_path, limit=2, seed=1)
+    assert (corpus.name, corpus.kind, corpus.skipped) == ("mine:dev", "segment", {"too odd": 3})
+    assert len(corpus) == 2  # drawn here, since the reader does not draw
+    assert (asked[0].limit, asked[0].seed) == (2, 1)
+    register_corpus(replace(info, name="mine:train", draws=True))
+    assert len(load_corpus("mine:train", folder=tmp_path, limit=2)) == 3  # left to the reader
+    with pytest.raises(BadValue, match="'mine:dev' is registered twice"):
+        register_corpus(info)
 
 
 def test_every_corpus_says_what_it_is_and_has_an_asset() -> None:

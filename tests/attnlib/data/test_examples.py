@@ -61,8 +61,7 @@ def test_views_of_the_annotated_examples() -> None:
     assert EXAMPLES[4].parts == ("Who?", "Ann did.")
 
 
-def test_root_and_core_elements() -> None:
-    assert EXAMPLES[5].root == 1
+def test_core_elements() -> None:
     frame = dataclasses.replace(
         EXAMPLES[8], elements=(("Source", Span(0, 1)), ("Time", Span(2, 3))), core=(True, False)
     )

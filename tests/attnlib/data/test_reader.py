@@ -1,23 +1,17 @@
-"""The Reader: its format, its validator, its counts, and baselines that make sense on it."""
+"""The Reader: its format, its validator, and its counts."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
-from html import unescape
 from pathlib import Path
 
 import pytest
 
 from attnlib import load_corpus
 from attnlib.data import reader
-from attnlib.data.examples import CorefDocument, Span
 from attnlib.data.reader import ReaderError, frame_table, passages, problems
-from attnlib.data.reader.markup import Passage
-from attnlib.data.reader.page import drawn, page
-from attnlib.data.reader.parser import parse
-from attnlib.data.reader.stats import passes_filter, statistics
-from experiments.clark2019 import coreference as coref
+from attnlib.data.reader.markup import Passage, parse
+from attnlib.data.reader.summary import passes_filter, statistics
 
 GOOD = """title: The key
 register: narrative
@@ -179,7 +173,7 @@ def test_the_tagger_may_be_overruled(good: Passage) -> None:
 
 @pytest.mark.assets
 def test_the_validator_passes_on_the_reader() -> None:
-    from attnlib.data.parse import tagger
+    from attnlib.data.parser import tagger
 
     assert problems(passages(), frame_table(), tagger()) == []
 
@@ -231,76 +225,3 @@ def test_the_annotated_sentences_are_kept() -> None:
             assert starts[0] == 0 and all(part[s - 1] == " " for s in starts[1:])
     for question in load_corpus("reader-qa").examples[:20]:
         assert len(question.sentence_starts[1]) >= 4
-
-
-def test_the_page_shows_every_word_and_closes_every_mention() -> None:
-    """Without its tags and labels, a drawn passage is the passage."""
-    for one in passages():
-        paragraphs = re.findall(r"<p>(.*?)</p>", drawn(one).partition('<ul class="frames">')[0])
-        bare = [unescape(re.sub(r"<sub>.*?</sub>|<[^>]+>", "", p)) for p in paragraphs]
-        assert "\n\n".join(bare) == one.text
-        html = "".join(paragraphs)
-        assert html.count("<span") == html.count("</span>") == len(one.mentions)
-
-
-def test_the_page_has_a_place_for_every_passage() -> None:
-    text = page(passages())
-    assert all(text.count(f"(reader-{one.id})=\n### {one.title}\n") == 1 for one in passages())
-
-
-def test_baselines_make_sense_on_the_reader() -> None:
-    documents = load_corpus("reader-coref").examples
-    share = {}
-    for name, choose in coref.BASELINES.items():
-        right, asked = coref.accuracy(documents, choose)["all"]
-        assert asked > 900
-        share[name] = right / asked
-    assert share["nearest"] < share["head match"] < share["rule-based"]
-    assert 0.15 < share["nearest"] < 0.45 and 0.5 < share["rule-based"] < 0.8
-
-
-# --- antecedents, by hand ------------------------------------------------------------------------
-
-
-def document() -> CorefDocument:
-    """Mara met her sister . Mara greeted the woman . She smiled ."""
-    text = "Mara met her sister . Mara greeted the woman . She smiled ."
-    words = text.split()
-    mara = (Span(0, 1), Span(2, 3), Span(5, 6), Span(10, 11))
-    sister = (Span(2, 4), Span(7, 9))
-    return CorefDocument(
-        id="hand",
-        words=tuple(words),
-        sentences=(Span(0, 5), Span(5, 10), Span(10, 13)),
-        clusters=(mara, sister),
-        mention_heads=((0, 2, 5, 10), (3, 8)),
-        mention_types=(("proper", "pronoun", "proper", "pronoun"), ("nominal", "nominal")),
-    )
-
-
-def test_questions_have_an_antecedent_and_look_back_only() -> None:
-    asked = {m.head: [o.head for o in before] for m, before in coref.questions(document())}
-    assert asked == {2: [0], 5: [3, 2, 0], 8: [5, 3, 2, 0], 10: [8, 5, 3, 2, 0]}
-
-
-@pytest.mark.parametrize(
-    ("name", "right"),
-    [("nearest", {2}), ("head match", {5}), ("rule-based", {2, 5})],
-)
-def test_baselines_by_hand(name: str, right: set[int]) -> None:
-    choose = coref.BASELINES[name]
-    found = set()
-    for mention, before in coref.questions(document()):
-        chosen = choose(mention, before)
-        if chosen is not None and chosen.entity == mention.entity:
-            found.add(mention.head)
-    assert found == right
-
-
-def test_accuracy_counts_by_type() -> None:
-    assert coref.accuracy([document()], coref.nearest) == {
-        "all": (1, 4),
-        "pronoun": (1, 2),
-        "proper": (0, 1),
-        "nominal": (0, 1),
-    }

@@ -8,7 +8,6 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -79,7 +78,7 @@ def picked(
             yield WordMaps(tuple(index), weights, is_real)
 
     monkeypatch.setattr(prediction, "word_maps", made)
-    encoder: Any = SimpleNamespace(name="made", n_layers=1, n_heads=n_heads)
+    encoder = Encoder("made", None, None, 1, n_heads, n_segments=2, max_length=512, source="")
     return predictions(encoder, trees)
 
 

@@ -18,8 +18,6 @@ from attnlib.data.examples import Example, ParsedText
 from attnlib.errors import BadValue, UnknownName
 from attnlib.measuring.roles import (
     RoleScores,
-    assigned_grids,
-    bias_grids,
     moments,
     role_rows,
     role_scores,
@@ -235,16 +233,6 @@ def test_rows_for_programs_hold_no_nan() -> None:
         **dict.fromkeys(("bias", "low", "high", "p", "q", "holm", "effect", "needed")),
     }
     assert rows[8]["effect"] is None and rows[8]["p"] == 0 and rows[8]["assigned"] is True
-
-
-def test_grids_put_heads_in_their_places() -> None:
-    values = np.arange(12.0).reshape(1, 3, 4).repeat(5, 0) + np.arange(5).reshape(5, 1, 1) / 10
-    found = role_tests(moments(scores_of(local=values, cls=10 - values)), threshold=5.2)
-    shuffled = found.sample(frac=1, random_state=0)
-    np.testing.assert_allclose(bias_grids(shuffled)["local"], values.mean(0), rtol=1e-6)
-    expected = values.mean(0) > 5.25  # the head that is exactly on the threshold has no role
-    assert (assigned_grids(shuffled)["local"] == expected).all()
-    assert bias_grids(shuffled)["cls"][0, 0] == pytest.approx(9.8)
 
 
 # --- scores of a corpus --------------------------------------------------------------------------

@@ -16,14 +16,11 @@ from attnlib.measuring import significance
 from attnlib.measuring.significance import (
     benjamini_hochberg,
     bonferroni,
-    bootstrap_p,
-    data_threshold,
     decided_by,
     from_moments,
     holm,
     needed,
     one_sided,
-    threshold_curve,
     undecided_share,
 )
 
@@ -413,76 +410,6 @@ def test_all_inputs_agree_with_themselves_and_few_do_less() -> None:
     assert not np.array_equal(found, decided_by(scores, 3.0, [120, 60, 5], seed=9), equal_nan=True)
 
 
-# The bootstrap
-
-
-def exact_bootstrap_p(column: list[float], threshold: float) -> float:
-    """Share of all n^n draws whose studentised mean is at least the observed one."""
-    n = len(column)
-
-    def studentised(drawn: list[float], center: float) -> float:
-        mean = sum(drawn) / n
-        squares = sum((score - mean) ** 2 for score in drawn)
-        if squares < 1e-20:
-            return math.copysign(math.inf, mean - center)
-        return (mean - center) / math.sqrt(squares / (n - 1) / n)
-
-    observed = studentised(column, threshold)
-    center = sum(column) / n
-    reached = [
-        studentised([column[i] for i in drawn], center) >= observed
-        for drawn in itertools.product(range(n), repeat=n)
-    ]
-    return float(np.mean(reached))
-
-
-def test_bootstrap_is_that_of_all_draws() -> None:
-    scores = np.random.default_rng(2).gamma(1.0, 3.0, size=(5, 4))
-    for threshold in (0.5, 2.0, 3.5):
-        found = bootstrap_p(scores, threshold, seed=3, replicates=6000)
-        for head in range(4):
-            expected = exact_bootstrap_p(scores[:, head].tolist(), threshold)
-            error = math.sqrt(expected * (1 - expected) / 6000)
-            assert found[head] == pytest.approx(expected, abs=4.5 * error + 1 / 6000)
-
-
-def test_bootstrap_counts_ties_as_reached() -> None:
-    """1 2 3 against 2: t is 0; 10 of 27 draws lie above, 6 draws of 1 2 3 and 2 2 2 on it."""
-    p = bootstrap_p(np.array([1.0, 2.0, 3.0]), 2.0, seed=5, replicates=4000)
-    assert p == pytest.approx(17 / 27, abs=0.035)
-
-
-def test_bootstrap_leaves_out_draws_without_two_inputs() -> None:
-    """Two defined inputs of 40: six of ten draws hold at least 2 of them."""
-    scores = np.full((40, 1), np.nan)
-    scores[:2, 0] = 5.0, 6.0
-    assert 0.7 < bootstrap_p(scores, 10.0, seed=5, replicates=400)[0] <= 1
-
-
-def test_bootstrap_is_never_zero_and_knows_the_undefined() -> None:
-    scores = np.full((30, 2, 3), np.nan)
-    scores[:, 0, 0] = np.linspace(9, 10, 30)
-    scores[:, 0, 1] = 0.7
-    scores[:, 0, 2] = 0.1
-    scores[3:25, 1, 0] = np.linspace(1, 2, 22)
-    scores[0, 1, 1] = 5.0
-    p = bootstrap_p(scores, 0.7, seed=0, replicates=199)
-    assert p.shape == (2, 3)
-    assert p[0].tolist() == [1 / 200, 1.0, 1.0]
-    assert p[1, 0] == 1 / 200 and np.isnan(p[1, 1:]).all()
-    assert bootstrap_p(scores, 0.05, seed=0, replicates=199)[0, 2] == 1 / 200
-    assert np.array_equal(p, bootstrap_p(scores, 0.7, seed=0, replicates=199), equal_nan=True)
-
-
-def test_undefined_inputs_do_not_move_the_bootstrap() -> None:
-    """Inputs without a score only blur the number drawn, not the answer."""
-    scores = np.random.default_rng(3).gamma(2.0, 1.5, size=(60, 40))
-    padded = np.concatenate([scores, np.full((60, 40), np.nan)])
-    alone = bootstrap_p(scores, 3.0, seed=1, replicates=2000)
-    among = bootstrap_p(padded, 3.0, seed=2, replicates=2000)
-    assert np.abs(alone - among).max() < 0.06
-
-
 # Calibration: the share of rejections when the null hypothesis holds on its border
 
 
@@ -494,7 +421,6 @@ def test_normal_scores_reject_one_of_twenty() -> None:
     scores = np.random.default_rng(21).normal(3.0, 2.0, size=(200, 8000))
     assert rejected(one_sided(scores, 3.0).p) == pytest.approx(0.05, abs=0.01)
     assert rejected(one_sided(scores, 3.0, test="t").p) == pytest.approx(0.05, abs=0.01)
-    assert rejected(bootstrap_p(scores[:, :2000], 3.0, seed=1)) == pytest.approx(0.05, abs=0.02)
 
 
 def test_few_normal_scores_reject_too_often_by_z() -> None:
@@ -506,27 +432,15 @@ def test_few_normal_scores_reject_too_often_by_z() -> None:
     assert z == pytest.approx(0.067, abs=0.008) and textbook == pytest.approx(0.05, abs=0.006)
 
 
-def bootstrap_of_the_mean(scores: np.ndarray, threshold: float) -> np.ndarray:
-    """The bootstrap that is not studentised, for comparison."""
-    n, mean = len(scores), scores.mean(0)
-    counts = np.random.default_rng(1).multinomial(n, np.full(n, 1 / n), size=999)
-    return (1 + (counts @ (scores - mean) / n >= mean - threshold).sum(0)) / 1000
-
-
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_under_skew_z_is_off_and_the_bootstrap_nearer(sign: float) -> None:
+def test_under_skew_z_is_off(sign: float) -> None:
     """A long right tail makes z too cautious, a long left tail too ready to reject.
 
-    Fifty exponential inputs: about 2.5 % by z, 4.5 % by the bootstrap; with the sign turned about
-    9.5 % by z, 5.7 % by the bootstrap. Not studentised, the bootstrap does not help.
+    Fifty exponential inputs: about 2.5 % by z; with the sign turned about 9.5 %.
     """
     scores = sign * np.random.default_rng(23).exponential(size=(50, 6000))
     z = rejected(one_sided(scores, sign).p)
-    bootstrap = rejected(bootstrap_p(scores, sign, seed=1, replicates=999))
-    plain = rejected(bootstrap_of_the_mean(scores, sign))
     assert (z < 0.035) if sign > 0 else (z > 0.08)
-    assert abs(bootstrap - 0.05) < 0.015 < abs(z - 0.05)
-    assert abs(plain - 0.05) > abs(z - 0.05) - 0.005
 
 
 # The paper's numbers
@@ -539,42 +453,6 @@ def test_undecided_share_counts_the_open_interval() -> None:
     assert math.isnan(undecided_share(np.full(3, np.nan)))
 
 
-def test_the_threshold_from_the_data() -> None:
-    assert data_threshold(np.array([2.8])) == 3
-    assert data_threshold(np.array([2.0, 4.0])) == 4  # strictly above the mean of 3
-    assert data_threshold(np.array([2.0, np.nan, 4.5])) == 4
-    assert data_threshold(np.array([-0.5])) == 0
-    assert data_threshold(np.array([1.0]), np.array([[5.0, np.nan], [5.0, 5.0]])) == 5  # pooled
-
-
-def test_the_curve_counts_what_the_parts_say() -> None:
-    roles = {"local": gappy((60, 2, 6), 1) + 0.6, "nsubj": gappy((40, 2, 6), 2)}
-    roles["nsubj"][:, 0, 0] = np.nan
-    table = threshold_curve(roles, [2.0, 3.0], test="t")
-    assert table.role.tolist() == ["local", "nsubj", "all"] * 2
-    assert table.threshold.tolist() == [2.0] * 3 + [3.0] * 3
-    for threshold, rows in table.groupby("threshold"):
-        p = {key: one_sided(values, threshold, test="t").p for key, values in roles.items()}
-        family = np.concatenate([p["local"].reshape(-1), p["nsubj"].reshape(-1)])
-        q, strict = benjamini_hochberg(family), holm(family)
-        rows = rows.set_index("role")
-        for role, part in [("local", slice(0, 12)), ("nsubj", slice(12, 24)), ("all", slice(24))]:
-            row = rows.loc[role]
-            assert row.tests == (~np.isnan(family[part])).sum()
-            assert row.assigned == (family[part] < 0.05).sum()
-            assert row.bh == (q[part] < 0.05).sum() and row.holm == (strict[part] < 0.05).sum()
-            assert row.undecided == undecided_share(family[part])
-        assert 0 < rows.loc["all"].holm < rows.loc["all"].assigned < 24
-    assert table.assigned[3] < table.assigned[0]
-
-
-def test_the_curve_of_one_array_has_no_roles() -> None:
-    scores = gappy((30, 4))
-    table = threshold_curve(scores, [1.0, 3.0])
-    assert table.role.tolist() == ["all", "all"] and table.tests.tolist() == [4, 4]
-    assert table.assigned[1] == (one_sided(scores, 3.0).p < 0.05).sum()
-
-
 # Bad input
 
 SCORES = np.ones((4, 2))
@@ -585,7 +463,6 @@ SCORES = np.ones((4, 2))
     [
         (lambda: one_sided(np.array([[1.0, np.inf], [2.0, 1.0]]), 3.0), "1 of 4 scores are inf"),
         (lambda: one_sided(np.zeros((0, 3)), 3.0), r"shape \(0, 3\)"),
-        (lambda: data_threshold(np.array(1.0)), r"shape \(\)"),
         (lambda: one_sided(SCORES, np.nan), "threshold is nan"),
         (lambda: one_sided(SCORES, 3.0, test="chi"), "one of z, t"),
         (lambda: holm(np.array([0.2, 1.2])), "1 of 2 p are outside"),
@@ -599,12 +476,6 @@ SCORES = np.ones((4, 2))
         (lambda: decided_by(SCORES, 3.0, [5], seed=0), "from 2 to the 4"),
         (lambda: decided_by(SCORES, 3.0, [2], seed=0, repeats=0), "1 repeat or more"),
         (lambda: decided_by(SCORES, 3.0, [2], seed=0, alpha=1.5), "alpha is 1.5"),
-        (lambda: bootstrap_p(SCORES, 3.0, seed=0, replicates=0), "replicates is 0"),
-        (lambda: data_threshold(np.full((2, 2), np.nan)), "no defined score"),
-        (lambda: data_threshold(), "no defined score"),
-        (lambda: threshold_curve({"all": SCORES}, [3.0]), "none called 'all'"),
-        (lambda: threshold_curve({}, [3.0]), "expected one or more"),
-        (lambda: threshold_curve(SCORES, [3.0], test="f"), "one of z, t"),
     ],
 )
 def test_bad_input_is_named(call: Callable[[], object], message: str) -> None:
@@ -614,3 +485,6 @@ def test_bad_input_is_named(call: Callable[[], object], message: str) -> None:
 
 def test_the_two_tests_keep_their_ddof() -> None:
     assert dict(significance.TESTS) == {"z": 1, "t": 0}
+
+
+# Ranks of two profiles

@@ -18,7 +18,7 @@ from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Segment
 from attnlib.errors import BadValue, CorpusError, TooLong, Unobservable
 from attnlib.measuring.engines import measure_on
-from attnlib.measuring.shards import Spool
+from attnlib.measuring.shards import Shard
 from attnlib.measuring.stream import Measurement, measure
 from attnlib.metrics.registry import METRICS, Metric, Partial
 from attnlib.metrics.relations import RELATIONS
@@ -306,14 +306,14 @@ def partial_rows(n: int, seed: int) -> dict[str, Partial]:
 
 
 def test_parts_of_a_spool_are_the_whole() -> None:
-    spool = Spool()
+    shard = Shard()
     blocks = [partial_rows(n, seed)["grid"] for seed, n in enumerate((3, 1, 4))]
     for block, index in zip(blocks, ((5, 0, 2), (7,), (1, 3, 4, 6)), strict=True):
-        spool.append(index, {"grid": block})
-    total, weight = spool.read("grid")
+        shard.append(index, {"grid": block})
+    total, weight = shard.read("grid")
     assert total.shape == weight.shape == (8, LAYERS, HEADS, 5)
     for part in (slice(0, 1), slice(1, LAYERS)):
-        part_total, part_weight = spool.read("grid", part)
+        part_total, part_weight = shard.read("grid", part)
         assert np.array_equal(part_total, total[:, part])
         assert np.array_equal(part_weight, weight[:, part])
     assert np.array_equal(total[5], blocks[0].total[0].double().numpy())
@@ -322,25 +322,25 @@ def test_parts_of_a_spool_are_the_whole() -> None:
 
 
 def test_the_parts_of_a_spool_make_the_first_axis(monkeypatch: pytest.MonkeyPatch) -> None:
-    spool = Spool()
-    spool.append((0, 1, 2), partial_rows(3, 0))
-    assert list(spool.parts("grid")) == [slice(0, LAYERS)]
+    shard = Shard()
+    shard.append((0, 1, 2), partial_rows(3, 0))
+    assert list(shard.parts("grid")) == [slice(0, LAYERS)]
     monkeypatch.setattr("attnlib.measuring.shards.READ_BYTES", 1)
-    assert list(spool.parts("grid")) == [slice(i, i + 1) for i in range(LAYERS)]
+    assert list(shard.parts("grid")) == [slice(i, i + 1) for i in range(LAYERS)]
 
 
 def test_rows_of_another_shape_are_refused() -> None:
-    spool = Spool()
-    spool.append((0,), {"x": Partial(torch.ones(1, 2, 5), torch.ones(1))})
+    shard = Shard()
+    shard.append((0,), {"x": Partial(torch.ones(1, 2, 5), torch.ones(1))})
     with pytest.raises(ValueError, match="rows of 'x'"):
-        spool.append((1,), {"x": Partial(torch.ones(1, 2, 6), torch.ones(1))})
+        shard.append((1,), {"x": Partial(torch.ones(1, 2, 6), torch.ones(1))})
 
 
 def test_an_undefined_window_does_not_spoil_its_document() -> None:
-    spool = Spool()
-    spool.append((0,), {"x": Partial(torch.tensor([[torch.nan]]), torch.zeros(1))})
-    spool.append((0,), {"x": Partial(torch.tensor([[3.0]]), torch.ones(1))})
-    total, weight = spool.read("x")
+    shard = Shard()
+    shard.append((0,), {"x": Partial(torch.tensor([[torch.nan]]), torch.zeros(1))})
+    shard.append((0,), {"x": Partial(torch.tensor([[3.0]]), torch.ones(1))})
+    total, weight = shard.read("x")
     assert total.tolist() == [[3.0]] and weight.tolist() == [[1.0]]
 
 
@@ -393,20 +393,20 @@ def test_a_relation_kept_from_a_pass_serves_a_gradient(bert: Encoder) -> None:
 
 
 def test_a_spool_in_small_blocks_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    spool = Spool()
+    shard = Shard()
     for seed in range(4):
-        spool.append((3 * seed, 3 * seed + 1, 3 * seed + 2), partial_rows(3, seed))
-    whole = spool.read("grid")
+        shard.append((3 * seed, 3 * seed + 1, 3 * seed + 2), partial_rows(3, seed))
+    whole = shard.read("grid")
     monkeypatch.setattr("attnlib.measuring.shards.READ_BYTES", 1)
-    for ours, theirs in zip(spool.read("grid"), whole, strict=True):
+    for ours, theirs in zip(shard.read("grid"), whole, strict=True):
         assert np.array_equal(ours, theirs)
 
 
 def test_rows_of_one_example_are_added_up() -> None:
-    spool = Spool()
+    shard = Shard()
     block = partial_rows(4, 0)["grid"]
-    spool.append((1, 0, 1, 1), {"grid": block})
-    total, weight = spool.read("grid")
+    shard.append((1, 0, 1, 1), {"grid": block})
+    total, weight = shard.read("grid")
     rows = block.total.double().numpy()
     assert np.allclose(total[1], rows[0] + rows[2] + rows[3])
     assert np.allclose(total[0], rows[1])
@@ -414,7 +414,7 @@ def test_rows_of_one_example_are_added_up() -> None:
 
 
 def test_a_spool_that_travelled_is_the_same() -> None:
-    here, there = Spool(), Spool()
+    here, there = Shard(), Shard()
     for seed in range(2):
         there.append((2 * seed, 2 * seed + 1), partial_rows(2, seed))
     here.append((0, 1), partial_rows(2, 9))
@@ -425,7 +425,7 @@ def test_a_spool_that_travelled_is_the_same() -> None:
 
 def test_rows_are_on_disk_and_go_with_the_measurement(bert: Encoder) -> None:
     found = measure(bert, corpus_of(*TEXTS), ["entropy"], max_length=60)
-    folder = Path(found.spool._folder.name)
+    folder = Path(found.shard._folder.name)
     (file,) = folder.iterdir()
     assert file.stat().st_size == len(TEXTS) * 2 * LAYERS * HEADS * 4
     del found

@@ -16,9 +16,8 @@ from torch.utils._pytree import tree_leaves
 
 from attnlib.attention.encode import Batch
 from attnlib.attention.maps import Attention
-from attnlib.measuring.stream import METRICS
 from attnlib.metrics.mass import Selectors
-from attnlib.metrics.registry import Partial, merge
+from attnlib.metrics.registry import METRICS, Partial, merge
 from tests.maps import (
     NONE_IS_MINUS_ONE,
     Arcs,

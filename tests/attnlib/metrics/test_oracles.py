@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from attnlib.attention.maps import Attention
-from attnlib.measuring.stream import METRICS
 from attnlib.metrics.mass import Selectors, mass_metric
-from attnlib.metrics.registry import Metric, Partial
+from attnlib.metrics.registry import METRICS, Metric, Partial
 from attnlib.metrics.relations import Relation
 from tests import oracles
 from tests.maps import ARCS, VARIED, cropped, random_attention, sliced, text_of, threads, varied

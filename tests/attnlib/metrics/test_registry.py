@@ -164,7 +164,6 @@ def test_record_is_consistent(key: str) -> None:
     assert metric.scope == ("model" if "other head" in metric.axes else "layer")
     assert metric.variants[0] == metric.variant == "paper"
     assert set(metric.variants) <= {"paper", "authors", "having"}
-    assert metric.better in (None, "higher", "lower")
     low, high = metric.bounds
     assert isinstance(low, int | float)
     assert high in ("log n_key", "n_key") or (isinstance(high, int | float) and low < high)

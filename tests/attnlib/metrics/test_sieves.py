@@ -17,12 +17,12 @@ from torch import Tensor
 
 from attnlib.attention.encode import Batch, batches, dependency_id, encode, model_inputs
 from attnlib.attention.maps import Attention
-from attnlib.data.corpora import Corpus, examples_digest
+from attnlib.data.corpora import Corpus, examples_digest, with_trees
 from attnlib.data.examples import Example, ParsedText, Segment, TaskExample, Tree
-from attnlib.data.overlays import with_trees
 from attnlib.errors import BadValue, UnknownName
 from attnlib.measuring.stream import Measurement, measure
 from attnlib.metrics import sieves
+from attnlib.metrics.mass import mass_by_query
 from attnlib.metrics.registry import METRICS, Metric, Partial
 from attnlib.metrics.relations import Relation
 from attnlib.metrics.sieves import (
@@ -32,7 +32,6 @@ from attnlib.metrics.sieves import (
     local,
     sieve,
     syntactic,
-    token_bias,
 )
 from attnlib.models import Encoder, load_encoder
 from tests import oracles
@@ -46,6 +45,16 @@ __all__ = ["folders", "one_thread"]  # fixtures
 KEYS = [key for key in ORACLES if key.startswith("bias_")]
 ROLES = [key.removeprefix("bias_") for key in KEYS if "@" not in key]
 SYNTACTIC_ROLES = ("nsubj", "dobj", "amod", "advmod", "syntactic")
+
+
+def token_bias(attention: Attention, relation: Relation) -> Tensor:
+    """The score of every query; NaN where its sieve is empty, and on padding."""
+    attention = attention.reduced()
+    held = relation.mask(attention.batch)
+    dtype = attention.weights.dtype
+    counts, _ = sieves.even_share(attention.batch, held, "paper", relation=relation, dtype=dtype)
+    scores = mass_by_query(attention, held) * counts.unsqueeze(1)
+    return torch.where(held.any(-1).unsqueeze(1), scores, torch.nan)
 
 
 # --- texts with trees written by hand ------------------------------------------------------------
@@ -498,7 +507,7 @@ def test_a_sieve_of_another_shape_is_refused(bert: Encoder, wrong: str) -> None:
     mine = sieve("mine", "whatever")(WRONG_SIEVES[wrong])
     attention = random_attention(31)
     n, length = len(attention.batch), attention.batch.length
-    with pytest.raises(BadValue, match=r"sieve 'mine' gave torch\.\w+ of shape \(") as caught:
+    with pytest.raises(BadValue, match=r"relation 'mine' gave torch\.\w+ of shape \(") as caught:
         bias_metric(mine)(attention)
     for shape in ((n, length), (n, length, length)):
         assert str(shape) in str(caught.value)
@@ -654,7 +663,7 @@ def test_gold_trees_labels_and_order_are_kept(overlaid: Corpus) -> None:
 
 def test_a_corpus_of_gold_trees_needs_no_parser(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "attnlib.data.overlays.pipeline", partial(pytest.fail, "the parser was called")
+        "attnlib.data.parser.pipeline", partial(pytest.fail, "the parser was called")
     )
     gold = corpus_of(FERRY, CUT)
     assert with_trees(gold) is gold

@@ -150,7 +150,7 @@ def test_words_come_from_the_record_of_the_metric() -> None:
 
 
 def test_no_two_quantities_have_one_label() -> None:
-    from attnlib.measuring.stream import METRICS
+    from attnlib.metrics.registry import METRICS
 
     keys = [
         key if variant == "paper" else f"{key}@{variant}"

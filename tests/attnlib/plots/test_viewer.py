@@ -21,12 +21,11 @@ from attnlib.attention.words import Units
 from attnlib.data.corpora import load_corpus
 from attnlib.data.examples import Segment
 from attnlib.errors import AttnlibError, BadValue, TooLong, UnknownName
+from attnlib.measuring import reading as measure_reading
+from attnlib.measuring.reading import LEVELS, Reading, largest_error, packed
 from attnlib.measuring.stream import measure
 from attnlib.models import Encoder, load_encoder
-from attnlib.plots import viewdata
-from attnlib.plots.liveview import live
-from attnlib.plots.viewdata import LEVELS, Reading, largest_error, packed
-from attnlib.plots.viewer import METRICS, View, script, view
+from attnlib.plots.viewer import METRICS, View, live, script, view
 from bookkit.pages.site import external_loads
 from tests.families import SENTENCES, folders, one_thread
 
@@ -102,7 +101,7 @@ def test_wrong_maps_are_noticed(wrong: str, bert: Encoder, folders: Callable[[st
 
 @pytest.mark.parametrize("levels", LEVELS)
 def test_the_stated_error_is_a_bound(levels: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(viewdata, "LEVELS", (levels,))
+    monkeypatch.setattr(measure_reading, "LEVELS", (levels,))
     draw = np.random.default_rng(0)
     maps = np.concatenate([draw.dirichlet(np.full(40, 0.05), size=(1, 6, 40)) for _ in range(3)])
     maps[0, 0] = np.linspace(0, 1, 1600).reshape(40, 40)
@@ -116,7 +115,7 @@ def test_what_is_too_heavy_is_kept_more_coarsely(monkeypatch: pytest.MonkeyPatch
     maps = np.random.default_rng(0).dirichlet(np.full(64, 0.5), size=(2, 3, 64))
     sizes = []
     for budget in (10**6, 14_000, 8_000, 1):
-        monkeypatch.setattr(viewdata, "HEAVIEST", budget)
+        monkeypatch.setattr(measure_reading, "HEAVIEST", budget)
         levels, sheets = packed(maps)
         sizes.append((levels, sum(map(len, sheets))))
         assert sum(map(len, sheets)) <= budget or levels == LEVELS[-1]
@@ -269,8 +268,8 @@ def test_two_models_read_with_their_own_tokens(
         ({"metrics": ["mass_to_prevous"]}, r"Did you mean 'mass_to_previous'"),
         ({"metrics": ["js_divergence"]}, r"expected one number per head"),
         ({"metrics": ["column_mass"]}, r"has the axes head, key; expected one number per head"),
-        ({"head": "0-3"}, r"head is '0-3'; expected layer-head counted from 1"),
-        ({"head": "4-1"}, r"head 4-1 does not exist; .* has heads 1-1 to 3-4"),
+        ({"head": "0-3"}, r"'0-3' names no head; expected layer-head from 1"),
+        ({"head": "4-1"}, r"head 4-1 is not in .* layers 1 to 3 and heads 1 to 4"),
         ({"texts": ["a", "b"], "pair": "c"}, r"pair goes with a single text"),
     ],
 )

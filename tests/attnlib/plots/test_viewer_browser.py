@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from attnlib.measuring.reading import largest_error
 from attnlib.models import Encoder, load_encoder
-from attnlib.plots.viewdata import largest_error
 from attnlib.plots.viewer import View, view
 from tests.attnlib.plots.test_viewer import NASTY, PAIR, own_maps
 from tests.chromium import Page, browser_or_skip
@@ -418,7 +418,7 @@ def test_an_old_browser_is_told(page: Page, one: View, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_long_text_answers_at_once(page: Page, tmp_path: Path) -> None:
     """512 tokens, with maps as made as real ones: opening, another head, a token, the map."""
-    from attnlib.plots.viewdata import Reading, packed
+    from attnlib.measuring.reading import Reading, packed
     from attnlib.plots.viewer import METRICS, head_metrics
 
     n = 512

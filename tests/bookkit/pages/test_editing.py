@@ -64,7 +64,6 @@ def test_newer_prose_goes_to_an_executed_notebook() -> None:
     ran = notebook(
         text("# Old"),
         code("n: int = 7  # how many", tags=("parameters",)),
-        code("n = 7", tags=("injected-parameters",)),
         code("n * 2", "14"),
     )
     found = with_prose_of(source, ran)

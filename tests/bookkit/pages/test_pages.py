@@ -1,22 +1,17 @@
-"""Generated pages say what their records say: claims, metrics, assets, runs, citations."""
+"""Generated pages say what their records say: claims and their verdicts, and runs."""
 
 from __future__ import annotations
 
 import json
-import math
-import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from attnlib.data.asset_list import known
-from attnlib.measuring.stream import METRICS
+from bookkit.claims import load_paper
 from bookkit.editions import Chapter, Edition, load_edition
-from bookkit.pages import cards, landing, ledgerpage, pages
-from bookkit.papers import load_paper
+from bookkit.pages import ledgerpage, pages
 
 ROOT = Path(__file__).parents[3]
 
@@ -50,7 +45,7 @@ class Tags(HTMLParser):
 
 def test_every_claim_has_its_row() -> None:
     rows = [row(), row(id="x", verdict="not reproduced", paper="guan2020", deviations=[])]
-    seen = Tags(ledgerpage.ledger_page(rows))
+    seen = Tags(ledgerpage.ledger_table(rows))
     lines = [given for tag, given in seen.tags if tag == "tr" and "data-paper" in given]
     assert [(one["data-paper"], one["data-verdict"]) for one in lines] == [
         ("clark2019", "reproduced"),
@@ -63,8 +58,8 @@ def test_every_claim_has_its_row() -> None:
 
 def test_only_chapters_of_the_book_are_linked() -> None:
     rows = [row(), row(paper="guan2020", id="eq2.sum", deviations=[])]
-    assert ledgerpage.ledger_page(rows).count('<a href="../notebooks/') == 2
-    seen = ledgerpage.ledger_page(rows, ["clark2019"])
+    assert ledgerpage.ledger_table(rows).count('<a href="../notebooks/') == 2
+    seen = ledgerpage.ledger_table(rows, ["clark2019"])
     assert '<a href="../notebooks/clark2019.html">Clark 2019</a>, ' in seen
     assert "notebooks/guan2020" not in seen and "Guan 2020, " in seen
 
@@ -80,13 +75,13 @@ def test_the_front_page_counts_every_claim(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_what_is_not_known_is_a_dash_and_not_zero() -> None:
-    seen = ledgerpage.ledger_page([row(ours=None, low=None, high=None, verdict="absent")])
+    seen = ledgerpage.ledger_table([row(ours=None, low=None, high=None, verdict="absent")])
     assert '<td data-name="ours">–</td><td data-name="95% interval">–</td>' in seen
 
 
 def test_filters_count_the_claims() -> None:
     rows = [row(), row(id="x"), row(id="y", verdict="partly")]
-    seen = Tags(ledgerpage.ledger_page(rows))
+    seen = Tags(ledgerpage.ledger_table(rows))
     assert "reproduced 2" in seen.text and "partly 1" in seen.text and "Clark 2019 3" in seen.text
 
 
@@ -98,23 +93,7 @@ def test_bars_are_as_long_as_the_counts_and_lead_to_them() -> None:
     assert links[1]["aria-label"] == "Clark 2019: 1 of 3 not reproduced"
 
 
-# --- cards
-
-
-def test_every_asset_has_a_card_with_its_licence() -> None:
-    edition = load_edition("pocket")
-    page = cards.assets_page(edition)
-    for name, asset in known().items():
-        assert f"`{name}`{' ✓' if name in edition.assets else ''}\n" in page
-        assert cards._plain(asset.licence) in page
-
-
-def test_every_metric_is_on_the_page() -> None:
-    page = cards.metrics_page(METRICS.values(), pages.formulas())
-    for key, metric in METRICS.items():
-        line = next(line for line in page.splitlines() if line.startswith(f"| `{key}`"))
-        assert metric.unit in line and cards._plain(metric.what) in line
-    assert r"\log a_{qk}" in pages.formulas()["entropy"]
+# --- this build
 
 
 @pytest.fixture
@@ -126,9 +105,7 @@ def tiny(tmp_path: Path) -> tuple[Edition, dict[str, Path]]:
     for chapter in chapters:
         record = {"parameters": {"model": chapter.variant or "m", "limit": 5}, "seconds": 90.0}
         record |= {"versions": {"torch": "1.0"}}
-        wall = '<figure class="attn-figure attn-wall">heads</figure>'
         cell = {"cell_type": "code", "source": "", "metadata": {"seconds": 12.0}}
-        cell |= {"outputs": [{"output_type": "display_data", "data": {"text/html": wall}}]}
         executed[chapter.page] = tmp_path / f"{chapter.page}.ipynb"
         book = {"cells": [cell], "metadata": {"attnlib": record}}
         executed[chapter.page].write_text(json.dumps(book))
@@ -138,38 +115,7 @@ def tiny(tmp_path: Path) -> tuple[Edition, dict[str, Path]]:
 def test_a_build_tells_times_parameters_and_versions(
     tiny: tuple[Edition, dict[str, Path]],
 ) -> None:
-    page = cards.build_page(*tiny)
+    page = pages.build_tables(*tiny)
     assert "| [](../notebooks/one) | m | 1.5 min | 12 s |" in page
     assert "| [](../notebooks/one-small) | small | 1.5 min | 12 s |" in page
     assert "limit: 5" in page and "| torch | 1.0 |" in page
-
-
-def test_the_front_page_takes_the_wall_of_a_chapter(
-    tiny: tuple[Edition, dict[str, Path]],
-) -> None:
-    assert "heads</figure>" in landing.front_figure(tiny[1])
-    assert landing.front_figure({}).strip() == ""
-
-
-def test_the_book_and_the_papers_can_be_cited() -> None:
-    page = cards.cite_page(ROOT)
-    assert "@software{attnlib," in page
-    for key in cards.PAPERS:
-        assert re.search(rf"@\w+\{{{key},", page)
-
-
-# --- prose with numbers worked by hand
-
-
-def test_the_row_made_by_hand() -> None:
-    text = (ROOT / "book" / "reading_maps.md").read_text(encoding="utf-8")
-    query = np.array([2, 1, 0, 1])
-    lines = re.findall(r"^\| (?:the|cat|sat) \| \$\((.*?)\)\$ \|(.*)\|$", text, re.M)
-    keys = np.array([[float(x) for x in key.split(",")] for key, _ in lines])
-    told = np.array([[float(x.strip(" *")) for x in rest.split("|")] for _, rest in lines])
-    score = keys @ query / math.sqrt(4)
-    weight = np.exp(score) / np.exp(score).sum()
-    wanted = np.stack([keys @ query, score, np.exp(score).round(2), weight.round(2)], axis=1)
-    np.testing.assert_allclose(told, wanted, atol=1e-9)
-    assert f"{np.exp(score).sum():.2f}" in text
-    assert f"= {weight @ [1, 10, 4]:.1f}." in text

@@ -17,12 +17,12 @@ import yaml
 from bookkit import building
 from bookkit.editions import Edition
 from bookkit.errors import UnknownName
+from bookkit.notebooks import run_notebook
 from bookkit.pages import site
-from bookkit.runs import run_notebook
 from bookkit.teach import exercises, handouts, students
 from bookkit.teach.exercises import ExerciseError, catalogue, of_chapter, read_exercises
 from bookkit.teach.plain_markdown import BLANK, Words, equation_numbers, papers_of, plain_markdown
-from experiments.atlas import atlases
+from experiments.atlas.page import atlas_page
 
 ROOT = Path(__file__).parents[3]
 NOTEBOOKS = {path.stem: path for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}
@@ -294,7 +294,7 @@ def lay_out(folder: Path) -> None:
     for name in NOTEBOOKS:
         (generated / f"exercises_{name}.md").write_text(handouts.exercise_table(name))
     (generated / "handouts.md").write_text(handouts.handout_links(published))
-    (folder / "book" / "atlas.md").write_text(atlases.atlas_page({}))
+    (folder / "book" / "atlas.md").write_text(atlas_page({}))
     chapters = [f"notebooks/{name}" for name in NOTEBOOKS]
     chapters += ["book/references", "book/atlas", "book/reading_maps"]
     chapters += [f"book/teach/{path.stem}" for path in sorted(TEACH.glob("*.md"))]

@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 from attnlib.plots import drawing
 from attnlib.plots.drawing import Drawing
 from bookkit.chapter import Gallery, Shown
+from bookkit.claims import CLAIMS, FIGURES, LEDGER, Finding, Judgement, load_paper
 from bookkit.pages.site import external_loads
 from bookkit.pagetables import claim_rows
-from bookkit.papers import CLAIMS, FIGURES, LEDGER, Finding, Judgement, load_paper
 from bookkit.teach.handouts import hand_out
 from bookkit.teach.plain_markdown import Words, papers_of
 from bookkit.teach.slides import SlidesError, deck, discussion, figures_of

@@ -16,7 +16,7 @@ from attnlib.data.examples import Segment
 from attnlib.measuring.best_heads import DIRECTIONS, accuracy_grid
 from attnlib.measuring.significance import ALPHA, one_sided
 from attnlib.models import Encoder
-from bookkit.papers import Finding, load_paper
+from bookkit.claims import Finding, load_paper
 from bookkit.store import Found
 from experiments import agreement as paper
 from experiments.agreement import (
@@ -43,7 +43,7 @@ from experiments.agreement.vocabularies import (
 from experiments.kovaleva2019.grids import head_rows
 from experiments.shared.chapter import describe_corpus
 from experiments.shared.clusters import behaviours
-from experiments.shared.headtypes import fitted, named_types
+from experiments.shared.head_types import fitted, named_types
 from experiments.shared.patterns import PATTERNS, rule
 from experiments.shared.taxonomies import agreement_kappa
 from tests.attnlib.measuring.test_prediction import picked, random_maps, random_trees
@@ -621,7 +621,7 @@ def test_every_claim_asks_for_a_number_that_some_experiment_names() -> None:
 
 
 def test_sentences_stand_under_their_verdicts() -> None:
-    from bookkit.papers import judge
+    from bookkit.claims import judge
 
     claims = load_paper("agreement").claims
     found = {"agree.most": Finding(0.4), "agree.median": Finding(0.9)}

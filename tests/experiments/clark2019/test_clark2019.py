@@ -12,7 +12,7 @@ import pytest
 from attnlib.data.corpora import load_corpus
 from attnlib.measuring.bootstrap import statistics
 from attnlib.plots.lines import panels_of
-from bookkit.papers import load_paper
+from bookkit.claims import load_paper
 from experiments.clark2019.distances import distance_matrix, plane
 from experiments.clark2019.portraits import portraits, relation_portraits
 from experiments.clark2019.surface import SURFACE, SURFACE_FINDINGS, patterns_shown, surface

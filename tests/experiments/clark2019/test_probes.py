@@ -16,12 +16,12 @@ from torch import Tensor
 
 from attnlib.attention.words import WordMaps, word_maps
 from attnlib.data.examples import Segment, Tree
-from attnlib.data.vectors import Vectors
 from attnlib.errors import BadValue, CorpusError
 from attnlib.models import Encoder, load_encoder
 from experiments.clark2019 import probes
 from experiments.clark2019.probe_models import PROBES, Probe, Sentence
 from experiments.clark2019.probes import Scores, paired_difference, train_and_score
+from experiments.clark2019.vectors import Vectors
 from tests.families import folders, one_thread  # noqa: F401
 
 N_WORDS, N_HEADS, DIM = 5, 3, 4

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import importlib
 import itertools
 import math
 from collections import Counter
@@ -19,29 +18,28 @@ import pytest
 import torch
 from transformers import AutoModel
 
+from attnlib.attention.ablation import matched_draws
 from attnlib.attention.interventions import Intervention
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Answer, Question, Segment
-from attnlib.errors import AttnlibError, BadValue, CorpusError
+from attnlib.errors import AttnlibError, BadValue
 from attnlib.models import Encoder, load_encoder
-from bookkit.papers import Finding, judge, load_paper
+from bookkit.claims import Finding, judge, load_paper
 from bookkit.store import Found
-from experiments.guan2020 import ablating, closer, command, features, rows, types, wall
+from experiments.guan2020 import ablation, clusters, features, models, types, wall
+from experiments.guan2020.ablation import ROWS, Row
 from experiments.guan2020.features import Features
-from experiments.guan2020.moves import type_moves
-from experiments.guan2020.tables import ROWS, Row, with_paper
-from experiments.shared import ablations
-from experiments.shared.ablations import Outcome, matched_draws
+from experiments.guan2020.types import type_moves
+from experiments.shared import ablate_command as command
+from experiments.shared import ablation as shared_ablation
+from experiments.shared import publishedreader
+from experiments.shared.ablation import Outcome
 from experiments.shared.spanmodel import SpanHead, SpanReader
 from experiments.shared.spans import Candidate
-from tests.experiments.shared.test_ablations import QUESTIONS as ASKED
-from tests.experiments.shared.test_ablations import naive, reader_on
+from tests.experiments.shared.test_ablate_command import HEADS_OF, TOY_TYPES, types_table
+from tests.experiments.shared.test_ablation import QUESTIONS as ASKED
+from tests.experiments.shared.test_ablation import naive, reader_on
 from tests.families import HEADS, LAYERS, folders, one_thread
-
-# The package shows functions under the names of these two modules.
-reading, subjects = (
-    importlib.import_module(f"experiments.guan2020.{name}") for name in ("reading", "subjects")
-)
 
 __all__ = ["folders", "one_thread"]  # fixtures
 
@@ -138,27 +136,6 @@ def test_the_claims_have_the_numbers_of_the_paper() -> None:
     assert told == {number: (em, f1) for number, (_, em, f1) in PRINTED.items()}
 
 
-def types_table(given: Sequence[str], n_heads: int = HEADS) -> pd.DataFrame:
-    """Types of the heads, layer by layer."""
-    places = np.arange(len(given))
-    return pd.DataFrame(
-        {"layer": places // n_heads + 1, "head": places % n_heads + 1, "type": list(given)}
-    )
-
-
-TOY_TYPES = types_table(
-    (
-        *("dense", "dense", "diagonal", "diagonal"),
-        *("dense", "diagonal", "dense&vertical", "dense&vertical"),
-        *("dense&vertical", "vertical", "diagonal", "vertical"),
-    )
-)
-HEADS_OF = {
-    "dense": {(0, 0), (0, 1), (1, 0)},
-    "diagonal": {(0, 2), (0, 3), (1, 1), (2, 2)},
-    "dense&vertical": {(1, 2), (1, 3), (2, 0)},
-    "vertical": {(2, 1), (2, 3)},
-}
 WORDS = {"x": "zero", "1/L": "uniform"}
 
 
@@ -190,19 +167,6 @@ def test_a_type_without_heads_changes_nothing() -> None:
     by_number = {row.number: row for row in ROWS}
     assert by_number[3].heads(only) == frozenset() and by_number[3].variant(frozenset()) == ()
     assert len(by_number[16].heads(only)) == 8 and len(by_number[7].heads(only)) == 4
-
-
-def test_the_papers_numbers_stand_beside_ours() -> None:
-    claims = load_paper("guan2020").claims
-    parts = [
-        {c.id.partition(".")[2]: dict(c.value) for c in claims if c.id.startswith(place)}
-        for place in ("tab2.", "tab3.")
-    ]
-    table = pd.DataFrame({"row": [0, 1, 3, 19], "f1": 1.0})
-    found = with_paper(table, *parts)
-    np.testing.assert_equal(found["paper_f1"].to_numpy(), [math.nan, 89.68, 7.55, 84.1])
-    np.testing.assert_equal(found["paper_em"].to_numpy(), [math.nan, 82.85, 4.59, 75.54])
-    assert "paper_f1" not in table
 
 
 # --- features -------------------------------------------------------------------------------------
@@ -360,8 +324,6 @@ def test_readings_of_the_feature(bert: Encoder, nothing_kept: Any) -> None:
     assert math.isnan(table.loc["no special tokens", "same"])
     assert table["agreement"].between(-1, 1).all() and table["agreement"].min() < 1
     assert list(found.table.columns[3:]) == [f"n_{name}" for name in TYPES]  # not those of a set
-    shown = rows.decision_rows(found)
-    assert list(shown.columns) == ["agreement", "same type", *TYPES]
 
 
 # --- types ----------------------------------------------------------------------------------------
@@ -477,7 +439,8 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Stub:
     """Put features in the place of those of models."""
 
     def given(found: Features, *, drawn: bool = False) -> None:
-        monkeypatch.setattr(types, "features_of", lambda *_, **__: found)
+        for module in (types, clusters):
+            monkeypatch.setattr(module, "features_of", lambda *_, **__: found)
         monkeypatch.setattr(types, "REPLICATES", 20)
         if not drawn:
             monkeypatch.setattr(types, "plane", lambda mean, seed: np.zeros((len(mean), 2)))
@@ -569,8 +532,8 @@ def counted() -> Iterator[Found]:
     """The number of clusters of four clear ones."""
     with pytest.MonkeyPatch.context() as patch:
         given = features_with(MANY, 5, spread=0.006)
-        patch.setattr(types, "features_of", lambda *_, **__: given)
-        yield types.cluster_number(None, model="squad", draws=9, **STUBBED)
+        patch.setattr(clusters, "features_of", lambda *_, **__: given)
+        yield clusters.cluster_number(None, model="squad", draws=9, **STUBBED)
 
 
 def test_the_number_of_clusters(counted: Found) -> None:
@@ -598,7 +561,7 @@ def test_the_gap_at_four_is_never_negative(stub: Stub) -> None:
     two = {name: MASSES["dense" if name in TYPES[:2] else "vertical"] for name in TYPES}
     given = features_with(MANY, 5, spread=0.006, masses=two)
     stub(given)
-    found = types.cluster_number(None, model="squad", draws=2, **STUBBED)
+    found = clusters.cluster_number(None, model="squad", draws=2, **STUBBED)
     assert found.findings["clusters.best_silhouette"].value == 2
     table = found.table.set_index("k")["silhouette"]
     gap = found.findings["clusters.silhouette_gap_at_4"].value
@@ -607,7 +570,7 @@ def test_the_gap_at_four_is_never_negative(stub: Stub) -> None:
 
 def test_stability(stub: Stub) -> None:
     stub(features_with(MANY, 5, spread=0.006))
-    found = types.type_stability(None, model="squad", ks=(4, 5), repeats=2, **STUBBED)
+    found = clusters.type_stability(None, model="squad", ks=(4, 5), repeats=2, **STUBBED)
     assert set(found.findings) == {"stability.squad", "stability.squad.k5"}
     one = found.findings["stability.squad"]
     assert (one.value, one.low, one.high) == (100, 100, 100)  # percent, as in Table 1
@@ -619,10 +582,6 @@ def test_stability(stub: Stub) -> None:
     assert table.loc[(5, "inputs"), "stability"] == found.findings["stability.squad.k5"].value
     columns = ["stability", "low", "high", "null", "null_low", "null_high"]
     assert table[columns].stack().between(0, 1).all()
-    assert rows.stability_quotes(found.table)["stable_inputs"] == 100
-    assert set(rows.stability_quotes(found.table)) == {
-        *("stable_inputs", "null_inputs", "stable_heads", "null_heads")
-    }
 
 
 # --- moves ----------------------------------------------------------------------------------------
@@ -664,7 +623,6 @@ def test_moves_by_hand() -> None:
     assert len(table) == 24
     assert table.loc[("mrpc", 6, 1)].tolist() == [mixed, "vertical", True]
     assert table.loc[("squad", 6, 1)].tolist() == [mixed, mixed, False]
-    assert set(rows.relabelled(found.table)["task"]) == {"questions", "mrpc"}
 
 
 def test_fewer_mixed_heads_at_the_top_than_in_a_task() -> None:
@@ -759,18 +717,18 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Found]:
         seed = options.pop("seed", 0)
         n_heads = int(given["head"].max())
         own = SimpleNamespace(answers=perfect, encoder=SimpleNamespace(n_heads=n_heads))
-        monkeypatch.setattr(ablating, "ablated", fake)
-        monkeypatch.setattr(ablations, "DRAWS", 300)
-        monkeypatch.setattr(subjects, "reader_of", lambda *_, **__: own)
+        monkeypatch.setattr(ablation, "ablated", fake)
+        monkeypatch.setattr(shared_ablation, "DRAWS", 300)
+        monkeypatch.setattr(ablation, "reader_of", lambda *_, **__: own)
         inputs = (corpus_of(*questions), given)
         asked: dict[str, Any] = {"encoder": own.encoder, "recipe": None}
-        answers = ablating.type_answers(*inputs, **asked).table
+        answers = ablation.type_answers(*inputs, **asked).table
         settings = {"draws": 3, "n_questions": 4, "seed": seed} | options
         controls = []
         for row in CONTROLS:
             of_control = f"row{row:02d} "
-            controls.append(ablating.control_answers(*inputs, **asked, row=row, **settings).table)
-        return ablating.ablations(answers, *controls, seed=seed)
+            controls.append(ablation.control_answers(*inputs, **asked, row=row, **settings).table)
+        return ablation.ablations(answers, *controls, seed=seed)
 
     return run
 
@@ -829,7 +787,7 @@ def test_harm_beyond_random_heads(world: Callable[..., Found]) -> None:
         assert row["control_low"] < row["control_f1"] < row["control_high"]
     assert hurt["p"] == pytest.approx(1 / 6) and mild["p"] == 1
     assert (hurt["n_draws"], hurt["n_control_questions"], hurt["n_questions"]) == (5, 6, 12)
-    asked = ablating.spread_out([f"article {i % 4}" for i in range(12)], 6)
+    asked = shared_ablation.spread_out([f"article {i % 4}" for i in range(12)], 6)
     own = [100 * score("row03", (), i) for i in asked]
     control = [[100 * score(f"row03 {d}", (), i) for i in asked] for d in range(5)]
     assert hurt["own_f1"] == pytest.approx(np.mean(own))
@@ -845,10 +803,7 @@ def test_harm_beyond_random_heads(world: Callable[..., Found]) -> None:
     assert lost.low < lost.value < lost.high
     assert lost.value == pytest.approx(table.loc[3, "lost"])
     assert found.findings["row01.lost"].value == 0
-    quotes = rows.control_quotes(found.table)
-    assert quotes["n_rows"] == 18 and "3" in quotes["worse_rows"].split(", ")
-    assert "8" in quotes["better_rows"].split(", ")
-    assert "3" not in quotes["better_rows"].split(", ")
+    assert hurt["excess_high"] < 0 < mild["excess_low"] and table["excess"].notna().sum() == 18
 
 
 def test_random_sets_are_matched_to_their_row(world: Callable[..., Found]) -> None:
@@ -915,9 +870,9 @@ def one_control(row: int, f1: float, places: Sequence[int] = (0, 3, 5)) -> pd.Da
 
 def test_the_order_of_tables_and_their_rows_does_not_matter() -> None:
     answers, controls = long_answers(), [one_control(3, 0.5), one_control(12, 0.7)]
-    found = ablating.ablations(answers, *controls)
+    found = ablation.ablations(answers, *controls)
     mixed = [one.sample(frac=1, random_state=4) for one in (answers, *reversed(controls))]
-    again = ablating.ablations(mixed[0], *mixed[1:])
+    again = ablation.ablations(mixed[0], *mixed[1:])
     pd.testing.assert_frame_equal(found.table, again.table)
     assert found.findings.keys() == again.findings.keys()
     for name, one in found.findings.items():
@@ -933,17 +888,16 @@ def test_the_order_of_tables_and_their_rows_does_not_matter() -> None:
 
 
 def test_without_any_control() -> None:
-    found = ablating.ablations(long_answers(), one_control(5, 0.5)[:0])
+    found = ablation.ablations(long_answers(), one_control(5, 0.5)[:0])
     assert found.table[["excess", "excess_low", "p"]].isna().all(axis=None)
-    assert rows.control_quotes(found.table)["n_rows"] == 0
     assert found.findings["row03.lost"].value == pytest.approx(100 * 0.1 / 0.8)
 
 
 def test_answers_question_by_question(reader: SpanReader, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subjects, "reader_of", lambda *_, **__: reader)
+    monkeypatch.setattr(ablation, "reader_of", lambda *_, **__: reader)
     given: dict[str, Any] = {"encoder": reader.encoder, "recipe": None}
     few = corpus_of(*ASKED[1:4])
-    found = ablating.type_answers(few, TOY_TYPES, **given)
+    found = ablation.type_answers(few, TOY_TYPES, **given)
     table = found.table.set_index(["row", "place"]).sort_index()
     assert len(table) == 20 * 3 and found.facts["passes"] == 20 * 3
     for place, asked in enumerate(few.examples):
@@ -953,7 +907,7 @@ def test_answers_question_by_question(reader: SpanReader, monkeypatch: pytest.Mo
         assert table.loc[(1, place), "loss"] == pytest.approx(loss, abs=1e-4)
         assert table.loc[(7, place), "article"] == asked.article
     assert table.loc[(7, 0), "n_heads"] == 5 and table.loc[(0, 0), "n_heads"] == 0
-    control = ablating.control_answers(few, TOY_TYPES, **given, row=9, draws=2, n_questions=2)
+    control = ablation.control_answers(few, TOY_TYPES, **given, row=9, draws=2, n_questions=2)
     assert control.table[["draw", "place"]].to_numpy().tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
     sets = matched_draws(HEADS_OF["diagonal"], HEADS, draws=2)
     expected = [
@@ -965,20 +919,20 @@ def test_answers_question_by_question(reader: SpanReader, monkeypatch: pytest.Mo
     overlap = np.mean([len(one & HEADS_OF["diagonal"]) / 4 for one in sets])
     assert control.facts["overlap"] == pytest.approx(overlap)
     none = types_table(["dense"] * 12)
-    empty = ablating.control_answers(few, none, **given, row=9, draws=2, n_questions=2)
+    empty = ablation.control_answers(few, none, **given, row=9, draws=2, n_questions=2)
     assert empty.table.empty and list(empty.table) == list(control.table)
 
 
 def test_what_is_given_to_an_ablation(reader: SpanReader, monkeypatch: Any) -> None:
-    monkeypatch.setattr(subjects, "reader_of", lambda *train, **_: (*train, reader))
+    monkeypatch.setattr(ablation, "reader_of", lambda *train, **_: (*train, reader))
     settings: dict[str, Any] = {"encoder": reader.encoder, "recipe": None}
     other = corpus_of(*ASKED[:1], name="toy:train")
-    found = subjects.reader_and_types((other, TOY, TOY_TYPES), **settings)
+    found = ablation.reader_and_types((other, TOY, TOY_TYPES), **settings)
     assert found[0] == (other, reader) and found[1] is TOY and found[2] is TOY_TYPES
-    assert subjects.reader_and_types((TOY, TOY_TYPES), **settings)[0] == (reader,)
+    assert ablation.reader_and_types((TOY, TOY_TYPES), **settings)[0] == (reader,)
     for given in ((TOY,), (TOY_TYPES,), (TOY, TOY_TYPES, TOY_TYPES), ()):
         with pytest.raises(BadValue, match="one table of head types"):
-            subjects.reader_and_types(given, **settings)
+            ablation.reader_and_types(given, **settings)
 
 
 def test_a_type_without_heads_has_no_control(world: Callable[..., Found]) -> None:
@@ -1020,17 +974,17 @@ def test_one_article_has_no_intervals(world: Callable[..., Found]) -> None:
     assert math.isnan(found.findings["row03.lost"].low)
     assert math.isnan(found.findings["row03.f1"].low)
     assert math.isnan(found.findings["row03.beyond_control"].high)
-    assert rows.control_quotes(found.table)["worse_rows"] == "none"
+    assert not (found.table["excess_high"] < 0).any()
 
 
 def test_a_toy_reader_end_to_end(reader: SpanReader, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subjects, "reader_of", lambda *_, **__: reader)
+    monkeypatch.setattr(ablation, "reader_of", lambda *_, **__: reader)
     given: dict[str, Any] = {"encoder": reader.encoder, "recipe": None}
-    answers = ablating.type_answers(TOY, TOY_TYPES, **given).table
-    control = ablating.control_answers(
+    answers = ablation.type_answers(TOY, TOY_TYPES, **given).table
+    control = ablation.control_answers(
         TOY, TOY_TYPES, **given, row=6, draws=2, n_questions=2, seed=5
     ).table
-    table = ablating.ablations(answers, control).table.set_index("row")
+    table = ablation.ablations(answers, control).table.set_index("row")
     scores = ["em", "em_low", "em_high", "f1", "f1_low", "f1_high", "n_questions"]
     assert table.loc[0, scores].tolist() == table.loc[1, scores].tolist()
     for number in (6, 17):
@@ -1048,34 +1002,25 @@ def test_random_heads_are_those_of_the_reader(
     reader: SpanReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A published reader may have other heads than the chapter's model."""
-    monkeypatch.setattr(subjects, "reader_of", lambda *_, **__: reader)
+    monkeypatch.setattr(ablation, "reader_of", lambda *_, **__: reader)
     given: dict[str, Any] = {"encoder": replace(reader.encoder, n_heads=2), "recipe": None}
     few = corpus_of(*ASKED[2:3])
-    ablating.control_answers(few, TOY_TYPES, **given, row=3, draws=1, n_questions=1)
-
-
-def test_questions_are_taken_from_the_articles_in_turn() -> None:
-    groups = ["b", "b", "b", "a", "c", "c"]
-    assert ablating.spread_out(groups, 3) == [0, 3, 4]
-    assert ablating.spread_out(groups, 4) == [0, 1, 3, 4]
-    assert ablating.spread_out(groups, 5) == [0, 1, 3, 4, 5]
-    assert ablating.spread_out(groups, 99) == list(range(6))
-    assert ablating.spread_out(groups, 1) == [3]
+    ablation.control_answers(few, TOY_TYPES, **given, row=3, draws=1, n_questions=1)
 
 
 # --- a closer look --------------------------------------------------------------------------------
 
 
 def test_every_head_alone(reader: SpanReader, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subjects, "reader_of", lambda *_, **__: reader)
-    found = closer.single_head_effects(
+    monkeypatch.setattr(ablation, "reader_of", lambda *_, **__: reader)
+    found = ablation.single_head_effects(
         TOY, TOY_TYPES, encoder=reader.encoder, recipe=None, n_questions=3
     )
     table = found.table
     places = [(a, b) for a in range(1, LAYERS + 1) for b in range(1, HEADS + 1)]
     assert list(zip(table["layer"], table["head"], strict=True)) == places
     assert table["type"].tolist() == TOY_TYPES["type"].tolist()
-    chosen = [ASKED[place] for place in ablating.spread_out([q.article for q in ASKED], 3)]
+    chosen = [ASKED[place] for place in shared_ablation.spread_out([q.article for q in ASKED], 3)]
     whole = [naive(reader, one, ()) for one in chosen]
     for layer, head in ((1, 3), (3, 2)):
         variant = (Intervention(frozenset({(layer - 1, head - 1)}), "zero"),)
@@ -1089,10 +1034,8 @@ def test_every_head_alone(reader: SpanReader, monkeypatch: pytest.MonkeyPatch) -
         assert row["f1"] == pytest.approx(fall)
     assert found.facts["whole_f1"] == pytest.approx(100 * np.mean([one[2] for one in whole]))
     assert found.facts["whole_loss"] == pytest.approx(np.mean([one[3] for one in whole]), abs=1e-4)
-    effects = rows.type_effects(found)
-    assert effects.index.tolist() == list(TYPES) and effects["heads"].tolist() == [3, 4, 3, 2]
-    assert effects["mean"].to_dict() == pytest.approx(found.facts["mean_by_type"])
-    assert (effects["largest"] >= effects["mean"]).all()
+    means = {name: table.loc[table["type"] == name, "loss"].mean() for name in TYPES}
+    assert found.facts["mean_by_type"] == pytest.approx(means)
 
 
 def test_other_readings_of_the_ablations(
@@ -1105,25 +1048,24 @@ def test_other_readings_of_the_ablations(
         f1 = np.array([[0.3 if " " in name else 0.5] * len(questions) for name in variants])
         return Outcome(tuple(variants), f1, f1, f1)
 
-    monkeypatch.setattr(subjects, "reader_of", lambda *_, **__: reader)
-    monkeypatch.setattr(closer, "ablated", fake)
+    monkeypatch.setattr(ablation, "reader_of", lambda *_, **__: reader)
+    monkeypatch.setattr(ablation, "ablated", fake)
     given: dict[str, Any] = {"encoder": reader.encoder, "recipe": None, "n_questions": 2}
-    found = closer.ablation_decisions(TOY, TOY_TYPES, **given)
-    assert Counter(found.table["reading"]) == dict(zip(closer.READINGS, (8, 8, 8, 4), strict=True))
+    found = ablation.ablation_decisions(TOY, TOY_TYPES, **given)
+    assert Counter(found.table["reading"]) == dict(
+        zip(ablation.READINGS, (8, 8, 8, 4), strict=True)
+    )
     assert set(found.table.loc[found.table["row"] < 12, "reading"]) == {"L = 384, padding counted"}
     assert found.table["change"].tolist() == pytest.approx([-20.0] * 28)
-    for reading_name, (_, other) in closer.READINGS.items():
+    for reading_name, (_, other) in ablation.READINGS.items():
         for number in found.table.loc[found.table["reading"] == reading_name, "row"]:
             (one,) = asked[f"row{number:02d} {reading_name}"]
             (plain,) = asked[f"row{number:02d}"]
             assert one == replace(plain, **other) != plain
-    shown = rows.ablation_decision_rows(found)
-    assert sorted(shown.index) == list(range(8, 20))
-    assert shown.loc[12, "what"] == "intra diagonal" and shown.loc[9, "ours"] == 50
-    assert list(shown.columns) == ["what", "ours", *closer.READINGS]
-    assert shown["L = 384, padding counted"].notna().sum() == 4
+    assert sorted(set(found.table["row"])) == list(range(8, 20))
+    assert set(found.table["ours"]) == {50.0} and set(found.table["f1"]) == {30.0}
     none = types_table(["dense"] * 12)
-    fewer = closer.ablation_decisions(TOY, none, **given)
+    fewer = ablation.ablation_decisions(TOY, none, **given)
     assert set(fewer.table["row"]) == {8, 16, 17, 18, 19}
 
 
@@ -1134,8 +1076,8 @@ def test_how_well_the_reader_reads(reader: SpanReader, monkeypatch: pytest.Monke
     facts = {**reader.facts, "n_train": 480, "steps": 30, "corpus": "toy:train", "seconds": 2.0}
     facts["recipe"] = {"max_length": 24, "batch_size": 16}
     trained = replace(reader, facts=facts)
-    monkeypatch.setattr(reading, "reader_of", lambda *_, **__: trained)
-    found = reading.reading(TOY, encoder=reader.encoder, recipe=None, name="dev", seed=3)
+    monkeypatch.setattr(models, "reader_of", lambda *_, **__: trained)
+    found = models.reading(TOY, encoder=reader.encoder, recipe=None, name="dev", seed=3)
     table = found.table.set_index("reader")
     assert table.index.tolist() == ["trained", "untrained"]
     blank = SpanReader(reader.encoder, SpanHead(reader.encoder, 3), reader.facts)
@@ -1151,17 +1093,6 @@ def test_how_well_the_reader_reads(reader: SpanReader, monkeypatch: pytest.Monke
     }
     assert found.facts["asked"] == 5 and found.facts["articles"] == 2
     assert found.facts["inputs"] == 480 and found.facts["passes"] == 3 * 30 * 16 + 2 * 5
-    both = {"dev": found, "reader-qa": found}
-    shown = reading.reading_rows(both)
-    assert shown["label"].tolist() == [
-        *("dev, exact match", "dev, F1", "reader-qa, exact match", "reader-qa, F1")
-    ]
-    assert shown["value"].tolist()[1] == own["f1"] and shown["low"].tolist()[0] == own["em_low"]
-    assert shown["untrained"].tolist()[1] == table.loc["untrained", "f1"]
-    told = reading.reading_caption(both)
-    assert "30 steps on 480 questions of toy:train" in told and "5 of dev, 5 of reader-qa" in told
-    published = Found(pd.DataFrame(), facts={**found.facts, "steps": 0, "n_train": 0})
-    assert "published model" in reading.reading_caption({"dev": published})
 
 
 # --- the models of the chapter --------------------------------------------------------------------
@@ -1175,7 +1106,7 @@ LEARN = {"train": "squad:train", "train_limit": 7, "epochs": 2, "max_length": 64
 
 
 def test_models_by_name() -> None:
-    found = subjects.subjects(
+    found = models.subjects(
         given_corpus, LEARN, {"mrpc": {"epochs": 1}, "mnli": {"train_limit": 3}}
     )
     assert list(found) == list(MODELS)
@@ -1205,38 +1136,27 @@ def test_models_by_name() -> None:
 )
 def test_wrong_settings_are_refused(questions: Any, tasks: Any, message: str) -> None:
     with pytest.raises(BadValue, match=message):
-        subjects.subjects(given_corpus, questions, tasks)
+        models.subjects(given_corpus, questions, tasks)
 
 
 def test_a_published_reader_is_told_by_its_files(bert: Encoder) -> None:
-    found = subjects.subjects(given_corpus, {"published": bert.source}, {})
+    found = models.subjects(given_corpus, {"published": bert.source}, {})
     recipe = found["squad"].settings["recipe"]
     assert recipe["published"] == bert.source and len(recipe["files"]) == 16
     assert found["squad"].corpora == ()
 
 
-def test_an_experiment_runs_on_every_model() -> None:
-    found = subjects.subjects(given_corpus, LEARN, {"mrpc": {}})
-    each = subjects.over_subjects(lambda *given, **options: (given, options), found)  # type: ignore[arg-type, return-value]
-    ran = each("it", "inputs", max_length=9)  # type: ignore[arg-type]
-    assert list(ran) == ["pretrained", "squad", "mrpc"]
-    assert ran["pretrained"][0] == ("it", "inputs")  # type: ignore[index]
-    given, options = ran["mrpc"]  # type: ignore[misc]
-    assert given == ("it", found["mrpc"].train, "inputs")
-    assert options["task"] == "mrpc" and options["max_length"] == 9
-
-
 def test_where_a_reader_comes_from(bert: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(
-        subjects, "spantuned", lambda *given, **_: asked.append(("trained", given)) or "own"
+        publishedreader, "spantuned", lambda *given, **_: asked.append(("trained", given)) or "own"
     )
     monkeypatch.setattr(
-        subjects,
+        publishedreader,
         "published_reader",
         lambda one: asked.append(("published", one.name)) or SimpleNamespace(encoder="theirs"),
     )
-    reader_of, model_of = subjects.reader_of, subjects.model_of
+    reader_of, model_of = publishedreader.reader_of, models.model_of
     recipe = {"epochs": 1, "max_length": 64}
     assert reader_of(TOY, encoder=bert, recipe=recipe) == "own"
     assert asked.pop() == ("trained", (bert, TOY))
@@ -1247,7 +1167,7 @@ def test_where_a_reader_comes_from(bert: Encoder, monkeypatch: pytest.MonkeyPatc
     assert asked.pop() == ("published", bert.source)
     assert model_of(encoder=bert, task=None, recipe=None) is bert
     assert model_of(encoder=bert, task="spans", recipe=None) == "theirs"
-    monkeypatch.setattr(subjects, "finetuned", lambda *given, **_: SimpleNamespace(encoder=given))
+    monkeypatch.setattr(models, "finetuned", lambda *given, **_: SimpleNamespace(encoder=given))
     assert model_of(TOY, encoder=bert, task="mrpc", recipe=recipe) == (bert, TOY, "mrpc")
 
 
@@ -1324,121 +1244,26 @@ def test_the_wall_shows_the_maps_of_the_library(bert: Encoder) -> None:
     ]
 
 
-# --- rows behind figures --------------------------------------------------------------------------
-
-
-def test_shares_beside_those_of_the_paper() -> None:
-    given = {f"types.{slug}.share": Finding(i, i - 1, i + 1) for i, slug in enumerate(SLUGS)}
-    table = rows.share_rows(given)
-    assert table["label"].tolist() == list(TYPES) and table["value"].tolist() == [0, 1, 2, 3]
-    assert table["low"].tolist() == [-1, 0, 1, 2] and table["high"].tolist() == [1, 2, 3, 4]
-    claims = load_paper("guan2020").claims
-    reported = {c.id.partition(".")[2]: dict(c.value) for c in claims if c.id.startswith("sec4.")}
-    shares = rows.paper_shares(reported)
-    expected = {"dense": 26.04, "diagonal": 26.56, "dense&vertical": 34.11, "vertical": 13.28}
-    assert shares == expected and sum(shares.values()) == pytest.approx(100, abs=0.02)
-    reported = {c.id.partition(".")[2]: dict(c.value) for c in claims if c.id.startswith("tab1.")}
-    assert rows.paper_stabilities(reported) == pytest.approx(
-        {"pre-trained": 0.9598, "questions": 0.9626, "mrpc": 0.9598, "mnli": 0.9437}
-    )
-
-
-def test_tables_of_all_models_below_each_other() -> None:
-    found = {name: Found(pd.DataFrame({"k": [3, 4], "model": name})) for name in MODELS}
-    table = rows.beside(found)
-    assert table["model"].tolist()[::2] == ["pre-trained", "questions", "mrpc", "mnli"]
-    assert table.index.tolist() == list(range(8))
+# --- the naming rule and the paper's numbers ------------------------------------------------------
 
 
 def test_margins_of_the_naming_rule(stub: Stub) -> None:
     stub(features_with(FOUR_LAYERS, 3, spread=0.001))
-    shown = rows.naming_rows(types.head_types(None, model="squad", **STUBBED))
+    margins = types.head_types(None, model="squad", **STUBBED).facts["margins"]
+    shown = pd.DataFrame(margins).set_index("type")
     assert shown.index.tolist() == ["vertical", "diagonal", "dense&vertical"]
     first = shown.loc["vertical"]
-    assert first["most mass on"] == "special" and first["next is"] == "dense&vertical"
-    assert first["margin"] == pytest.approx(first["mass"] - first["next"], abs=2e-4)
+    assert first["by"] == "special" and first["runner_up"] == "dense&vertical"
+    assert first["margin"] == pytest.approx(first["mass"] - first["next_mass"], abs=2e-4)
     assert first["margin"] == pytest.approx(0.45, abs=0.02)
-    assert shown.loc["dense&vertical", "next is"] == "dense"
+    assert shown.loc["dense&vertical", "runner_up"] == "dense"
 
 
-def test_masses_in_percent() -> None:
-    mass = {"near": [0.1, 0.3, 0.6], "far": [0.8, 0.6, 0.2], "special": [0.1, 0.1, 0.2]}
-    given = pd.DataFrame({"type": ["dense", "dense", "dense&vertical"], **mass})
-    found = rows.mass_quotes(given)
-    assert len(found) == 6 and all(name.isidentifier() for name in found)
-    assert found["dense_near"] == pytest.approx(20) and found["dense_far"] == pytest.approx(70)
-    assert found["dense_vertical_special"] == pytest.approx(20)
-
-
-# --- heads by name on the command line ------------------------------------------------------------
-
-
-@pytest.fixture
-def no_types(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Types are those of the tests' table; remembers how often they were looked up."""
-    asked: list[Any] = []
-    monkeypatch.setattr(command, "types_on", lambda *given: asked.append(given) or TOY_TYPES)
-    return asked
-
-
-def layer_of(layer: int) -> set[tuple[int, int]]:
-    return {(layer, head) for head in range(HEADS)}
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        (["2-4"], {(1, 3)}),
-        (["2-*"], layer_of(1)),
-        (["*-4"], {(layer, 3) for layer in range(LAYERS)}),
-        (["*-*"], layer_of(0) | layer_of(1) | layer_of(2)),
-        (["1-1", "3-*", "1-1"], {(0, 0)} | layer_of(2)),
-        (["vertical"], HEADS_OF["vertical"]),
-        (
-            ["dense&vertical", "dense", "3-4"],
-            HEADS_OF["dense&vertical"] | HEADS_OF["dense"] | {(2, 3)},
-        ),
-    ],
-)
-def test_heads_by_pattern(given: list[str], expected: Any, bert: Encoder, no_types: Any) -> None:
-    found = command.chosen_heads(given, bert, TOY, 66)
-    assert isinstance(found, frozenset) and found == expected
-    assert len(no_types) == any(one in TYPES for one in given)  # found once, and only if needed
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ([], "no head was named; use --heads"),
-        (["5_4"], "'5_4' names no head; expected .*5-4.*dense, diagonal"),
-        (["diagonals"], "'diagonals' names no head"),
-        (["1-2-3"], "names no head"),
-        (["-1"], "names no head"),
-        (["0-1"], "'0-1' names no head"),
-        (["0-*"], "'0-\\*' names no head"),
-        (["*-5"], "3 layers of 4 heads"),
-        (["4-*"], "counted from 1"),
-        (["1-1", "x"], "'x' names no head"),
-    ],
-)
-def test_heads_that_are_none(given: list[str], message: str, bert: Encoder, no_types: Any) -> None:
-    with pytest.raises(BadValue, match=message):
-        command.chosen_heads(given, bert, TOY, 66)
-
-
-def test_a_head_beyond_the_model_is_refused(reader: SpanReader) -> None:
-    for name, head in {"4-1": (3, 0), "1-5": (0, 4)}.items():
-        with pytest.raises(BadValue, match="expected layers 1 to 3 and heads 1 to 4"):
-            command.chosen_heads([name], reader.encoder, TOY, 66)
-        for draws in (0, 2):
-            with pytest.raises(BadValue, match="head"):
-                command.ablation(reader, TOY, frozenset([head]), action="zero", draws=draws)
-
-
-def test_only_questions_can_be_answered() -> None:
-    command.check_questions(TOY)
-    with pytest.raises(CorpusError, match="'texts' is no corpus of questions"):
-        command.check_questions(corpus_of(ASKED[0], TEXTS[0], name="texts"))
+def test_the_claims_have_the_shares_and_stabilities_of_the_paper() -> None:
+    told = {claim.id: claim.value.get("value") for claim in load_paper("guan2020").claims}
+    shares = [told[f"sec4.share.{slug}"] for slug in SLUGS]
+    assert shares == [26.04, 26.56, 34.11, 13.28] and sum(shares) == pytest.approx(100, abs=0.02)
+    assert [told[f"tab1.{model}"] for model in MODELS] == [95.98, 96.26, 95.98, 94.37]
 
 
 # --- completeness ---------------------------------------------------------------------------------
@@ -1467,16 +1292,14 @@ def test_every_claim_is_measured_and_every_number_is_claimed(
 ) -> None:
     given = features_with(MANY, 5, spread=0.006)
     stub(given)
-    # What these two find has its own tests; here only the names of the numbers count.
-    once = SimpleNamespace(stability=1.0, labels=np.zeros((10, 20)))
-    again = SimpleNamespace(mean=0.9, low=0.8, high=1.0)
-    monkeypatch.setattr(types, "stability", lambda *_, **__: once)
-    monkeypatch.setattr(types, "stabilities", lambda *_, **__: again)
+    # What this finds has its own tests; here only the names of the numbers count.
+    again = SimpleNamespace(mean=0.9, low=0.8, high=1.0, values=np.ones(2))
+    monkeypatch.setattr(clusters, "stabilities", lambda *_, **__: again)
     monkeypatch.setattr(features, "features_of", lambda *_, **__: given)
-    monkeypatch.setattr(reading, "reader_of", lambda *_, **__: reader)
+    monkeypatch.setattr(models, "reader_of", lambda *_, **__: reader)
     of = {model: types.head_types(None, model=model, **STUBBED) for model in MODELS}
     tables = [one.table for one in of.values()]
-    stable = [types.type_stability(None, model=model, **STUBBED).findings for model in MODELS]
+    stable = [clusters.type_stability(None, model=model, **STUBBED).findings for model in MODELS]
     found = [
         features.head_features(None, model="squad", **STUBBED).findings,
         *(one.findings for one in of.values()),
@@ -1484,7 +1307,7 @@ def test_every_claim_is_measured_and_every_number_is_claimed(
         *stable,
         type_moves(*tables, models=MODELS).findings,
         world(lambda name, variant, question: 0.5 + 0.02 * (question % 4)).findings,
-        reading.reading(TOY, encoder=reader.encoder, recipe=None, name="dev").findings,
+        models.reading(TOY, encoder=reader.encoder, recipe=None, name="dev").findings,
     ]
     named: dict[str, Finding] = {}
     for part in found:

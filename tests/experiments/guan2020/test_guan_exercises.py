@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from attnlib.metrics.distance import distance_metrics
-from experiments.guan2020.typestability import matched, silhouettes
-from experiments.shared.ablations import harm_p_value
+from experiments.guan2020.clusters import matched, silhouettes
+from experiments.shared.ablation import harm_p_value
 from experiments.shared.answers import exact_match, token_f1
-from experiments.shared.headtypes import fitted, naming
+from experiments.shared.head_types import fitted, naming
 from tests.maps import attention_of
 
 MAP = [

@@ -18,7 +18,7 @@ from attnlib.data.examples import FrameExample, Span
 from attnlib.data.tasks import TASKS
 from attnlib.errors import BadValue, CorpusError
 from attnlib.models import Encoder, load_encoder
-from bookkit.papers import load_paper
+from bookkit.claims import load_paper
 from bookkit.store import Found
 from experiments import kovaleva2019 as paper
 from experiments.kovaleva2019 import disable, frames, grids, maps, repeats, tokens

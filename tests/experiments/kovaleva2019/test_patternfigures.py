@@ -16,7 +16,7 @@ from matplotlib.colors import to_hex, to_rgb
 from attnlib.errors import BadValue
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing
-from experiments.guan2020.typefigures import TYPE_LOOKS
+from experiments.guan2020.type_figures import TYPE_LOOKS
 from experiments.kovaleva2019.patternconfusion import f1, pattern_confusion
 from experiments.kovaleva2019.patternfigures import (
     GAP,
@@ -29,7 +29,7 @@ from experiments.kovaleva2019.patternfigures import (
     pattern_shares,
 )
 from experiments.shared.patterns import PATTERNS
-from tests.experiments.guan2020.test_typefigures import closest
+from tests.experiments.guan2020.test_type_figures import closest
 from tests.experiments.kovaleva2019.test_taskgrids import check_uncut
 from tests.experiments.pande2021.test_rolefigures import check_readable, check_tables, painted
 

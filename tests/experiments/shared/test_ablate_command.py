@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +14,20 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
+from attnlib.attention.ablation import matched_draws
 from attnlib.attention.interventions import Intervention
 from attnlib.data import corpora
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Segment
-from attnlib.measuring.report import show_ablation
+from attnlib.errors import BadValue
 from attnlib.models import load_encoder
-from experiments.guan2020 import command
-from experiments.shared import ablations
-from experiments.shared.ablations import Outcome, matched_draws
+from experiments.commands import show_ablation
+from experiments.shared import ablate_command as command
+from experiments.shared import ablation, publishedreader
+from experiments.shared.ablation import Outcome
 from experiments.shared.spanmodel import SpanReader
-from tests.experiments.shared.test_ablations import QUESTIONS as ASKED
-from tests.experiments.shared.test_ablations import naive, reader_on
+from tests.experiments.shared.test_ablation import QUESTIONS as ASKED
+from tests.experiments.shared.test_ablation import naive, reader_on
 from tests.experiments.shared.test_publishedreader import saved, trained_elsewhere
 from tests.families import HEADS, LAYERS, folders, one_thread
 
@@ -34,8 +35,6 @@ __all__ = ["folders", "one_thread"]  # fixtures
 
 Run = Callable[..., tuple[int, str, str]]
 TOY = Corpus("toy:dev", "question", ASKED, {}, "here", "toy")
-SUBJECTS = importlib.import_module("experiments.guan2020.subjects")
-"""The module, not the function that the package shows under this name."""
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +61,7 @@ def known(
     toy: Any, reader: SpanReader, monkeypatch: pytest.MonkeyPatch, folders: Callable[[str], Path]
 ) -> list[Any]:
     """The words of a call on the tests' own reader, which no training is needed for."""
-    monkeypatch.setattr(SUBJECTS, "reader_of", lambda *_, **__: reader)
+    monkeypatch.setattr(publishedreader, "reader_of", lambda *_, **__: reader)
     return ["ablate", folders("bert"), "toy:dev", "--device", "cpu"]
 
 
@@ -187,9 +186,9 @@ def test_heads_whose_loss_is_undefined_come_last(
         f1 = np.zeros_like(loss)
         return Outcome(tuple(variants), f1, f1, loss)
 
-    monkeypatch.setattr(ablations, "ablated", fake)
+    monkeypatch.setattr(ablation, "ablated", fake)
     with pytest.warns(RuntimeWarning, match="empty"):
-        table = command.each_head(reader, TOY, action="zero")
+        table = command.question_heads(reader, TOY, action="zero")
     assert table[["layer", "head"]].iloc[0].tolist() == [LAYERS, HEADS]
     assert table[["layer", "head"]].iloc[-1].tolist() == [1, 3] and math.isnan(
         table["loss"].iloc[-1]
@@ -205,12 +204,12 @@ def test_every_option_reaches_the_intervention(
     seen: list[Any] = []
     table = pd.DataFrame([{"what": "as it is"}])
 
-    def ablation(reader: Any, corpus: Any, heads: Any, **options: Any) -> pd.DataFrame:
+    def spy(reader: Any, corpus: Any, heads: Any, **options: Any) -> pd.DataFrame:
         options.pop("progress")
         seen.append((heads, options))
         return table
 
-    monkeypatch.setattr(command, "ablation", ablation)
+    monkeypatch.setattr(command, "question_ablation", spy)
     how = ("--action", "no_inter", "--unit", "segment", "--specials", "kept", "--renormalise")
     rest = ("--length", "padded", "--draws", 7, "--seed", 4, "--limit", 3)
     assert run(*known, "--heads", "3-4", *how, *rest, "--json")[0] == 0
@@ -302,8 +301,9 @@ def test_texts_are_no_questions(run: Run, folders: Callable[[str], Path], tmp_pa
     code, out, err = run("ablate", folders("bert"), path, "--each", "--device", "cpu")
     assert (code, out) == (2, "") and "squad:dev" in sentence(err)
     mixed = Corpus("mixed", "segment", (ASKED[0], Segment("0", "It rained.")), {}, "here", "")
-    with pytest.raises(corpora.CorpusError, match="'mixed'"):
+    with pytest.raises(corpora.CorpusError, match="'mixed' is no corpus of questions"):
         command.check_questions(mixed)
+    command.check_questions(TOY)
 
 
 def test_a_model_without_a_head_must_learn(
@@ -325,8 +325,7 @@ def test_wrong_heads_are_said_before_the_training(
     words: tuple[Any, ...], known: list[Any], run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trained: list[int] = []
-    honest = SUBJECTS.reader_of
-    monkeypatch.setattr(SUBJECTS, "reader_of", lambda *_, **__: trained.append(1) or honest())
+    monkeypatch.setattr(publishedreader, "reader_of", lambda *_, **__: trained.append(1))
     assert run(*known, *words)[0] == 2
     assert trained == []
 
@@ -340,12 +339,106 @@ def test_the_length_is_that_of_the_windows(
 ) -> None:
     seen: list[int] = []
 
-    def ablation(reader: SpanReader, corpus: Corpus, *_: Any, **__: Any) -> pd.DataFrame:
+    def spy(reader: SpanReader, corpus: Corpus, *_: Any, **__: Any) -> pd.DataFrame:
         seen.append(max(len(window.encoded) for window in reader.windows(corpus.examples)))
         return pd.DataFrame([{"what": "as it is"}])
 
-    monkeypatch.setattr(command, "ablation", ablation)
+    monkeypatch.setattr(command, "question_ablation", spy)
     model = saved(trained_elsewhere(max_position_embeddings=400), tmp_path / "hub")
     words = ("--heads", "1-1", "--max-length", 24, "--device", "cpu", "--json")
     assert run("ablate", model, "toy:dev", *words)[0] == 0
     assert seen[0] <= 24
+
+
+# --- heads by name on the command line ------------------------------------------------------------
+
+
+def types_table(given: Sequence[str], n_heads: int = HEADS) -> pd.DataFrame:
+    """Types of the heads, layer by layer."""
+    places = np.arange(len(given))
+    return pd.DataFrame(
+        {"layer": places // n_heads + 1, "head": places % n_heads + 1, "type": list(given)}
+    )
+
+
+TOY_TYPES = types_table(
+    (
+        *("dense", "dense", "diagonal", "diagonal"),
+        *("dense", "diagonal", "dense&vertical", "dense&vertical"),
+        *("dense&vertical", "vertical", "diagonal", "vertical"),
+    )
+)
+HEADS_OF = {
+    "dense": {(0, 0), (0, 1), (1, 0)},
+    "diagonal": {(0, 2), (0, 3), (1, 1), (2, 2)},
+    "dense&vertical": {(1, 2), (1, 3), (2, 0)},
+    "vertical": {(2, 1), (2, 3)},
+}
+
+
+@pytest.fixture
+def no_types(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Types are those of the tests' table; remembers how often they were looked up."""
+    asked: list[Any] = []
+    monkeypatch.setattr(command, "types_on", lambda *given: asked.append(given) or TOY_TYPES)
+    return asked
+
+
+def layer_of(layer: int) -> set[tuple[int, int]]:
+    return {(layer, head) for head in range(HEADS)}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["2-4"], {(1, 3)}),
+        (["2-*"], layer_of(1)),
+        (["*-4"], {(layer, 3) for layer in range(LAYERS)}),
+        (["*-*"], layer_of(0) | layer_of(1) | layer_of(2)),
+        (["1-1", "3-*", "1-1"], {(0, 0)} | layer_of(2)),
+        (["vertical"], HEADS_OF["vertical"]),
+        (
+            ["dense&vertical", "dense", "3-4"],
+            HEADS_OF["dense&vertical"] | HEADS_OF["dense"] | {(2, 3)},
+        ),
+    ],
+)
+def test_heads_by_pattern(
+    given: list[str], expected: Any, reader: SpanReader, no_types: Any
+) -> None:
+    found = command.chosen_heads(given, reader.encoder, TOY, 66)
+    assert isinstance(found, frozenset) and found == expected
+    assert len(no_types) == any(one in HEADS_OF for one in given)  # found once, and only if needed
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([], "no head was named; use --heads"),
+        (["5_4"], "'5_4' names no head; expected .*5-4.*dense, diagonal"),
+        (["diagonals"], "'diagonals' names no head"),
+        (["1-2-3"], "names no head"),
+        (["-1"], "names no head"),
+        (["0-1"], "'0-1' names no head"),
+        (["0-*"], "'0-\\*' names no head"),
+        (["*-5"], "3 layers of 4 heads"),
+        (["4-*"], "counted from 1"),
+        (["1-1", "x"], "'x' names no head"),
+    ],
+)
+def test_heads_that_are_none(
+    given: list[str], message: str, reader: SpanReader, no_types: Any
+) -> None:
+    with pytest.raises(BadValue, match=message):
+        command.chosen_heads(given, reader.encoder, TOY, 66)
+
+
+def test_a_head_beyond_the_model_is_refused(reader: SpanReader) -> None:
+    for name, head in {"4-1": (3, 0), "1-5": (0, 4)}.items():
+        with pytest.raises(BadValue, match="expected layers 1 to 3 and heads 1 to 4"):
+            command.chosen_heads([name], reader.encoder, TOY, 66)
+        for draws in (0, 2):
+            with pytest.raises(BadValue, match="head"):
+                command.question_ablation(
+                    reader, TOY, frozenset([head]), action="zero", draws=draws
+                )

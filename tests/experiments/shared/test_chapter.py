@@ -13,10 +13,10 @@ import pytest
 from attnlib import plots
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Segment, Tree
-from attnlib.errors import CorpusError, UnknownName
+from attnlib.errors import CorpusError
 from bookkit import ledger
-from bookkit.errors import BadValue
-from bookkit.papers import LEDGER, RUNS, Finding, load_paper
+from bookkit.claims import LEDGER, RUNS, Finding, load_paper
+from bookkit.errors import BadValue, UnknownName
 from bookkit.store import Found, Store, experiment
 from experiments.shared import chapter as chapters
 from experiments.shared.chapter import Chapter, split_by_document

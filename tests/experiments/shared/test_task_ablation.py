@@ -12,15 +12,14 @@ import numpy as np
 import pytest
 import torch
 
+from attnlib.attention.ablation import matched_draws, run_changed
 from attnlib.attention.encode import Collator, tokenized
-from attnlib.attention.interventions import Intervention, run_changed
+from attnlib.attention.interventions import Intervention
 from attnlib.data import corpora
 from attnlib.data.corpora import Corpus
 from attnlib.errors import BadValue
 from attnlib.models import load_encoder
-from experiments.kovaleva2019 import command
-from experiments.shared import ablating
-from experiments.shared.ablations import matched_draws
+from experiments.shared import ablate_command as command
 from experiments.shared.finetune import FineTuned, finetuned
 from experiments.shared.training import Recipe
 from tests.experiments.shared.test_finetune import planted
@@ -53,7 +52,7 @@ def right(model: FineTuned, *variant: Intervention) -> np.ndarray:
 
 def test_changed_heads_beside_random_ones(model: FineTuned) -> None:
     heads = frozenset((layer, head) for layer in range(LAYERS) for head in range(HEADS - 1))
-    whole, changed, random = command.ablation(
+    whole, changed, random = command.task_ablation(
         model, TESTED, heads, draws=3, seed=2, action="zero"
     ).to_dict("records")
     plain = 100 * right(model).mean()
@@ -71,7 +70,7 @@ def test_changed_heads_beside_random_ones(model: FineTuned) -> None:
 
 
 def test_every_head_and_every_layer_alone(model: FineTuned) -> None:
-    table = command.each_head(model, TESTED, action="uniform")
+    table = command.task_heads(model, TESTED, action="uniform")
     assert len(table) == LAYERS * HEADS + LAYERS and (table["head"] == 0).sum() == LAYERS
     assert table["lost"].is_monotonic_decreasing
     assert (table["q"] >= table["p"] - 1e-12).all()
@@ -87,15 +86,15 @@ def test_every_head_and_every_layer_alone(model: FineTuned) -> None:
 
 
 def test_heads_by_name_layer_and_type() -> None:
-    words = ablating.head_words(["5-4,8-10", "2-*"], [3], ["diagonal"])
+    words = command.head_words(["5-4,8-10", "2-*"], [3], ["diagonal"])
     assert words == ["5-4", "8-10", "2-*", "3-*", "diagonal"]
     with pytest.raises(BadValue, match="layer 0"):
-        ablating.head_words([], [0])
+        command.head_words([], [0])
 
 
 @pytest.mark.parametrize(("mode", "action"), [("intra", "no_intra"), ("no_inter", "no_inter")])
 def test_modes_have_short_names(mode: str, action: str) -> None:
-    how = ablating.manner(mode, unit="segment", specials="kept", renormalise=True, length="64")
+    how = command.manner(mode, unit="segment", specials="kept", renormalise=True, length="64")
     assert how == {
         **{"action": action, "unit": "segment", "specials": "kept"},
         **{"renormalise": True, "length": 64},

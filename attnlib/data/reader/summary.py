@@ -1,0 +1,129 @@
+"""What the Reader holds: counts, and a passage with its annotation in colour for the terminal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Group
+from rich.text import Text
+
+from attnlib.data.reader.markup import Frame, Passage
+
+LONGEST_SENTENCE = 12
+LONGEST_ELEMENT = 3
+NEAREST_LINK = 2
+INKS = ("cyan", "magenta", "green", "yellow", "blue", "red", "bright_cyan", "bright_magenta")
+
+
+def statistics(passages: Sequence[Passage]) -> dict[str, Any]:
+    """Counts over all passages, as `attnlib reader --stats` shows them."""
+    mentions = [mention for one in passages for mention in one.mentions]
+    questions = [question for one in passages for question in one.questions]
+    links = [
+        (one, frame, span) for one in passages for frame in one.frames for _, span in frame.elements
+    ]
+    return {
+        "passages": len(passages),
+        "sentences": sum(len(one.sentences) for one in passages),
+        "words": sum(len(one.plain_words) for one in passages),
+        "mentions": len(mentions),
+        "entities": sum(len(one.clusters) for one in passages),
+        "mentions_by_type": dict(Counter(mention.type for mention in mentions)),
+        "nested_mentions": sum(_nested(one) for one in passages),
+        "cataphora": sum(_cataphora(one) for one in passages),
+        "frames": len({frame.frame for one in passages for frame in one.frames}),
+        "predicates": sum(len(one.frames) for one in passages),
+        "frame_links": len(links),
+        "frame_links_kovaleva": sum(passes_filter(*link) for link in links),
+        "questions": len(questions),
+        "questions_by_kind": dict(Counter(question.kind for question in questions)),
+        "questions_hard": sum(question.hard for question in questions),
+        "questions_over_sentences": sum(len(question.sentences) > 1 for question in questions),
+        "registers": dict(Counter(one.register for one in passages)),
+    }
+
+
+def passes_filter(passage: Passage, frame: Frame, element: tuple[int, int]) -> bool:
+    """Kovaleva 2019, sec. 4.2: short sentence, short element, link at least two tokens long."""
+    start, end = passage.sentences[frame.sentence]
+    before, after = frame.target[0] - (element[1] - 1), element[0] - (frame.target[1] - 1)
+    return (
+        end - start <= LONGEST_SENTENCE
+        and element[1] - element[0] <= LONGEST_ELEMENT
+        and max(before, after) >= NEAREST_LINK
+    )
+
+
+def _nested(passage: Passage) -> int:
+    """Mentions that lie inside another mention."""
+    return sum(
+        any(o is not m and o.start <= m.start and m.end <= o.end for o in passage.mentions)
+        for m in passage.mentions
+    )
+
+
+def _cataphora(passage: Passage) -> int:
+    """Entities whose first mention is a pronoun and that are named later."""
+    return sum(
+        mentions[0].type == "pron" and any(m.type != "pron" for m in mentions)
+        for mentions in passage.clusters.values()
+    )
+
+
+def listed(value: Any) -> str:
+    """A count, or counts by name from the largest down."""
+    if not isinstance(value, dict):
+        return str(value)
+    ordered = sorted(value.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {count}" for name, count in ordered)
+
+
+def shown(passage: Passage) -> Group:
+    """The passage with its annotation, to be printed."""
+    return Group(
+        Text(f"{passage.title}  ", style="bold").append(f"({passage.register})\n", style="dim"),
+        _text(passage),
+        _entities(passage),
+        _frames(passage),
+        _questions(passage),
+    )
+
+
+def _ink(passage: Passage, entity: str) -> str:
+    return INKS[list(passage.clusters).index(entity) % len(INKS)]
+
+
+def _text(passage: Passage) -> Text:
+    """Outer mentions first, so that an inner one keeps its own colour."""
+    text = Text(passage.text + "\n")
+    for mention in sorted(passage.mentions, key=lambda m: m.start - m.end):
+        start, end = passage.offsets[mention.start][0], passage.offsets[mention.end - 1][1]
+        text.stylize(_ink(passage, mention.entity), start, end)
+    return text
+
+
+def _entities(passage: Passage) -> Text:
+    lines = Text("Entities\n", style="bold")
+    for entity, mentions in passage.clusters.items():
+        words = " · ".join(passage.surface(m.start, m.end) for m in mentions)
+        lines.append(f"  {entity}: {words}\n", style=_ink(passage, entity))
+    return lines
+
+
+def _frames(passage: Passage) -> Text:
+    lines = Text("Frames\n", style="bold")
+    for frame in passage.frames:
+        parts = "; ".join(f"{name}: {passage.surface(*span)}" for name, span in frame.elements)
+        lines.append(f"  {passage.surface(*frame.target)} ({frame.frame}) {parts}\n", style="none")
+    return lines
+
+
+def _questions(passage: Passage) -> Text:
+    lines = Text("Questions\n", style="bold")
+    for question in passage.questions:
+        mark = " (hard)" if question.hard else ""
+        answer = passage.surface(*question.answer)
+        lines.append(f"  {question.text} {answer}{mark}\n", style="none")
+    return lines

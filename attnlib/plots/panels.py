@@ -1,0 +1,45 @@
+"""Small panels side by side, as figures of several tasks need them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from attnlib.plots import style
+
+
+def n_columns(n: int) -> int:
+    """How many of n panels stand side by side: at most five, and lines of nearly equal length."""
+    return n if n <= 5 else math.ceil(n / math.ceil(n / 5))
+
+
+def small_panels(
+    n: int, *, height: float = 1.75, sharey: bool = False
+) -> tuple[Figure, list[Axes]]:
+    """Up to five panels side by side, and the rest beneath."""
+    lines = math.ceil(n / n_columns(n))
+    width = style.WIDTHS[{1: "narrow", 2: "column"}.get(n, "wide")]
+    engine = ConstrainedLayoutEngine(wspace=0.04, hspace=0.05)
+    figure = Figure(figsize=(width, 0.4 + height * lines), layout=engine)
+    axes = figure.subplots(lines, n_columns(n), sharey=sharey, squeeze=False).ravel()
+    for spare in axes[n:]:
+        spare.remove()
+    return figure, list(axes[:n])
+
+
+def light_grid(panel: Axes) -> None:
+    """Faint horizontal lines behind everything else."""
+    panel.grid(axis="y", color=style.FAINT, alpha=0.25, lw=0.6)
+    panel.set_axisbelow(True)
+
+
+def say_undefined(panel: Axes, values: pd.Series) -> None:
+    """Write "undefined" into a panel that has no value to show."""
+    if values.notna().sum() == 0:
+        place: Any = {"transform": panel.transAxes, "ha": "center", "va": "center"}
+        panel.text(0.5, 0.5, "undefined", fontsize=8, alpha=0.65, **place)

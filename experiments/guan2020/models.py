@@ -1,0 +1,146 @@
+"""The models of the chapter: pre-trained, fine-tuned for questions, fine-tuned on tasks.
+
+One of them reads: it answers questions on texts that it has not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pandas as pd
+
+from attnlib.data.corpora import Corpus
+from attnlib.data.tasks import TASKS
+from attnlib.errors import BadValue
+from attnlib.measuring.stream import Progress
+from attnlib.models import Encoder, model_folder
+from bookkit.claims import Finding
+from bookkit.store import Found, experiment
+from experiments.shared.answers import score_answers, summary
+from experiments.shared.chapter import file_digest
+from experiments.shared.finetune import finetuned
+from experiments.shared.publishedreader import reader_of
+from experiments.shared.spanmodel import SpanHead, SpanReader
+from experiments.shared.training import Recipe
+
+PRETRAINED, QUESTIONS = "pretrained", "squad"
+"""Names of two of the models; every other one has the name of its task."""
+SPANS = "spans"
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A model of the chapter: what it was trained on, if anything, for what, and how."""
+
+    name: str
+    task: str | None = None
+    train: Corpus | None = None
+    recipe: Mapping[str, Any] | None = None
+
+    @property
+    def corpora(self) -> tuple[Corpus, ...]:
+        return () if self.train is None else (self.train,)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What an experiment on this model is told besides its corpora."""
+        recipe = None if self.recipe is None else dict(self.recipe)
+        return {"model": self.name, "task": self.task, "recipe": recipe}
+
+
+def subjects(
+    corpus: Callable[..., Corpus],
+    questions: Mapping[str, Any],
+    tasks: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Subject]:
+    """All models of the chapter by name, the pre-trained one first.
+
+    corpus     name, limit -> Corpus, such as `Chapter.corpus`
+    questions  settings of the question answering model: train, train_limit, fields of a Recipe;
+               or {"published": a model that has a head for answers}
+    tasks      task -> its settings, as those of questions
+    """
+    found = {PRETRAINED: Subject(PRETRAINED)}
+    if "published" in questions:
+        found[QUESTIONS] = Subject(QUESTIONS, SPANS, None, _published(questions["published"]))
+    else:
+        found[QUESTIONS] = _subject(QUESTIONS, SPANS, corpus, questions)
+    for task, own in tasks.items():
+        if task not in TASKS:
+            raise BadValue(f"task '{task}' is unknown; expected one of {', '.join(TASKS)}.")
+        found[task] = _subject(task, task, corpus, {"train": f"{task}:train", **own})
+    return found
+
+
+def _subject(
+    name: str, task: str, corpus: Callable[..., Corpus], given: Mapping[str, Any]
+) -> Subject:
+    settings = dict(given)
+    try:
+        train = corpus(settings.pop("train"), settings.pop("train_limit", None))
+        recipe = Recipe(**settings)
+    except (KeyError, TypeError) as error:
+        raise BadValue(
+            f"the settings of '{name}' are wrong ({error}); expected train, train_limit and "
+            f"{', '.join(asdict(Recipe()))}."
+        ) from None
+    return Subject(name, task, train, asdict(recipe))
+
+
+def _published(name: str) -> dict[str, Any]:
+    """A published model as a recipe: its name, and the digest of its files for the results."""
+    return {"published": name, "files": file_digest(model_folder(name))}
+
+
+def model_of(
+    *train: Corpus,
+    encoder: Encoder,
+    task: str | None,
+    recipe: Mapping[str, Any] | None,
+    progress: Progress | None = None,
+) -> Encoder:
+    """The encoder of one of the chapter's models."""
+    if task is None:
+        return encoder
+    if task == SPANS:
+        return reader_of(*train, encoder=encoder, recipe=recipe, progress=progress).encoder
+    assert train and recipe is not None, f"{task} needs inputs to learn from"
+    return finetuned(encoder, train[0], task, recipe=Recipe(**recipe), progress=progress).encoder
+
+
+@experiment(version=1, trains=True)
+def reading(
+    *corpora: Corpus,
+    encoder: Encoder,
+    recipe: Mapping[str, Any] | None,
+    name: str,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Found:
+    """The reader's answers to questions on texts it has not seen, beside an untrained reader's.
+
+    corpora  what it learns from, if anything, and last the questions that it is asked
+    table    reader ("trained", "untrained"), em, f1 and their intervals over articles
+    """
+    *train, test = corpora
+    trained = reader_of(*train, encoder=encoder, recipe=recipe, progress=progress)
+    blank = SpanReader(encoder, SpanHead(encoder, seed), trained.facts)
+    groups = [question.article for question in test.examples]
+    rows: list[dict[str, Any]] = []
+    for label, reader in (("trained", trained), ("untrained", blank)):
+        best = reader.answers(test.examples, n_best=1)
+        given = [spans[0].text if spans else "" for spans in best]
+        em, f1 = score_answers(given, test.examples)
+        rows.append({"reader": label, **summary(em, f1, groups, seed)})
+    facts, own = trained.facts, rows[0]
+    findings = {
+        f"reading.{name}.{score}": Finding(own[score], own[f"{score}_low"], own[f"{score}_high"])
+        for score in ("em", "f1")
+    }
+    learnt = 3 * facts.get("steps", 0) * (facts["recipe"].get("batch_size") or 0)
+    told = ("corpus", "n_train", "steps", "epochs", "final_loss", "seconds", "history", "recipe")
+    counts = {"inputs": facts.get("n_train"), "asked": len(test), "articles": len(set(groups))}
+    counts |= {"passes": learnt + 2 * len(test)}
+    return Found(pd.DataFrame(rows), findings, counts | {key: facts.get(key) for key in told})

@@ -1,0 +1,173 @@
+"""What only this book generates: models and data, metrics, the Reader, the atlas, how to cite.
+
+`_config.yml` names `generated` and `numbers` as hooks of the kit (see `bookkit.project`).
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+from attnlib.data import reader
+from attnlib.data.asset_list import Asset, known
+from attnlib.data.corpora import load_corpus
+from attnlib.data.reader.summary import statistics
+from attnlib.measuring.stream import METRICS
+from attnlib.metrics.registry import Metric
+from bookkit.claims import paper_keys
+from bookkit.editions import Edition
+from bookkit.pages.ledgerpage import raw
+from bookkit.pagetables import paper_name
+from experiments.atlas.page import atlas_page
+from experiments.clark2019 import coreference as coref
+from experiments.shared.reader_page import page
+
+KINDS = {"model": "Models", "dataset": "Datasets", "vectors": "Word vectors", "parser": "Parsers"}
+"""Kinds of assets, in the order of the page, with their headings."""
+WALL = 'class="attn-figure attn-wall"'
+"""Marks the figure of all heads that readers can click."""
+
+
+def generated(root: Path, edition: Edition, executed: Mapping[str, Path]) -> dict[str, str]:
+    """Sources of pages, by their place among the sources of the book.
+
+    executed  chapters -> their executed notebooks
+    """
+    return {
+        "book/reader_passages.md": page(reader.passages()),
+        "book/_generated/reader_baselines.md": baselines_table(),
+        "book/_generated/front_figure.md": front_figure(executed),
+        "book/atlas.md": atlas_page(executed),
+        "book/_generated/assets.md": asset_cards(edition),
+        "book/_generated/metrics.md": metric_tables(),
+        "book/_generated/cite_book.md": book_citation(root),
+        "book/_generated/cite_papers.md": paper_citations(root),
+    }
+
+
+def numbers() -> dict[str, int]:
+    """What prose quotes of the Reader and of the metrics."""
+    counts = statistics(reader.passages())
+    flat = {f"reader_{key}": value for key, value in counts.items() if isinstance(value, int)}
+    for group in ("mentions_by_type", "registers"):
+        flat |= {f"reader_{name}": value for name, value in counts[group].items()}
+    return flat | {"metrics": len(METRICS)}
+
+
+def front_figure(executed: Mapping[str, Path]) -> str:
+    """The wall of all heads from the chapter that draws it; nothing if it was not run."""
+    for path in executed.values():
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            for output in cell.get("outputs", []):
+                shown = "".join(output.get("data", {}).get("text/html", ""))
+                if WALL in shown:
+                    return raw(shown)
+    return "\n"
+
+
+def asset_cards(edition: Edition) -> str:
+    """Models and data: what each is, its licence, how to cite it, whether this edition uses it."""
+    parts = []
+    for kind, heading in KINDS.items():
+        own = [asset for asset in known().values() if asset.kind == kind]
+        parts += [f"## {heading}", "", *(_asset_card(a, a.name in edition.assets) for a in own)]
+    return "\n".join(parts)
+
+
+def _asset_card(asset: Asset, used: bool) -> str:
+    size = f"{asset.bytes / 1e6:,.1f} MB" if asset.bytes else "size not on record"
+    note = f"{_plain(asset.note)}\n\n" if asset.note else ""
+    return (
+        f":::{{dropdown}} `{asset.name}`{' ✓' if used else ''}\n{note}"
+        f"**licence** {_plain(asset.licence)} · {size}\n\n"
+        f"*Cite:* {_plain(asset.citation)}\n:::\n"
+    )
+
+
+def metric_tables() -> str:
+    """Every registered metric: what it measures, its unit and bounds, the place in the paper."""
+    groups: dict[str, list[Metric]] = {}
+    for metric in METRICS.values():
+        groups.setdefault(metric.source.partition(":")[0], []).append(metric)
+    lines = []
+    for paper, own in sorted(groups.items()):
+        lines += [f"## {paper_name(paper)}", ""]
+        lines += [":::{table}", ":class: attn-stack attn-facts", ""]
+        lines += ["| metric | what it measures | unit | bounds | where |", "|---|---|---|---|---|"]
+        lines += [*map(_metric_row, own), ":::", ""]
+        for metric in own:
+            if formula := formula_of(metric):
+                lines += [f"`{metric.key}`:", "", "$$", formula, "$$", ""]
+    return "\n".join(lines)
+
+
+def formula_of(metric: Metric) -> str:
+    """The formula of a metric in TeX, from the docstring of its kernel; empty if it has none."""
+    text = getattr(metric.kernel, "__doc__", None) or ""
+    found = re.search(r"\.\. math::\s*(.+?)(?:\n\s*\n|\Z)", text, re.S)
+    return " ".join(found[1].split()) if found else ""
+
+
+def _metric_row(metric: Metric) -> str:
+    bounds = " to ".join(b if isinstance(b, str) else f"{b:.3g}" for b in metric.bounds)
+    other = [f"`{name}`" for name in metric.variants if name != "paper"]
+    key = f"`{metric.key}`" + (f" (variant {', '.join(other)})" if other else "")
+    cells = (key, _plain(metric.what), metric.unit, bounds, _place(metric.source))
+    return "| " + " | ".join(cells) + " |"
+
+
+def _place(source: str) -> str:
+    """`clark2019:fig2` as a reader would write it."""
+    words = source.partition(":")[2]
+    for short, long in (("sec", "Sec. "), ("fig", "Fig. "), ("tab", "Table "), ("eq", "Eq. ")):
+        if words.startswith(short):
+            return long + words.removeprefix(short)
+    return words
+
+
+def baselines_table() -> str:
+    """Antecedent selection on the Reader, beside what Clark 2019 reports on CoNLL-2012."""
+    documents = load_corpus("reader-coref").examples
+    lines = ["| | all | pronoun | proper | nominal |", "|---|--:|--:|--:|--:|"]
+    for name, choose in coref.BASELINES.items():
+        shares = coref.accuracy(documents, choose).values()
+        cells = " | ".join(f"{100 * right / asked:.0f}" for right, asked in shares)
+        lines.append(f"| {name} | {cells} |")
+    counts = coref.accuracy(documents, coref.nearest).values()
+    lines.append(f"| *mentions asked* | {' | '.join(f'*{asked}*' for _, asked in counts)} |")
+    return "\n".join(lines) + "\n"
+
+
+def book_citation(root: Path) -> str:
+    """How to cite the book, from CITATION.cff."""
+    told = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
+    fields = {
+        "author": " and ".join(f"{{{author['name']}}}" for author in told["authors"]),
+        "title": told["title"],
+        "version": told["version"],
+        "year": str(told["date-released"])[:4],
+        "license": f"{told['license']} (code), CC BY 4.0 (text)",
+    }
+    lines = (f"  {name:7} = {{{value}}}," for name, value in fields.items())
+    entry = "\n".join(("@software{attnlib,", *lines, "}"))
+    return f"{_plain(told['message'])}\n\n```bibtex\n{entry}\n```\n"
+
+
+def paper_citations(root: Path) -> str:
+    """How to cite the papers, from the bibliography."""
+    text = (root / "book" / "references.bib").read_text(encoding="utf-8")
+    found = re.finditer(r"^@\w+\{([\w-]+),.*?^\}", text, re.M | re.S)
+    entries = {entry[1]: entry[0] for entry in found}
+    papers = "\n\n".join(entries[key] for key in paper_keys() if key in entries)
+    return f"```bibtex\n{papers}\n```\n"
+
+
+def _plain(text: str) -> str:
+    """Text for a cell of a table or a line of a page: nothing in it is markup."""
+    escaped = html.escape(" ".join(text.split()), quote=False)
+    return re.sub(r"([|*_\[\]$])", r"\\\1", escaped)

@@ -1,0 +1,424 @@
+"""Figures of head types show what a plain loop over the table counts, and say so in words."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgb
+
+from attnlib.errors import BadValue, UnknownName
+from attnlib.plots import style
+from attnlib.plots.drawing import Drawing
+from attnlib.plots.rows import labelled_scores
+from experiments.guan2020.type_figures import (
+    TYPE_LOOKS,
+    cluster_count_curves,
+    feature_boxes,
+    feature_name,
+    stability_bars,
+    type_moves,
+    type_plane,
+    types_by_layer,
+    types_by_layer_beside,
+)
+from experiments.shared.head_types import TYPES
+from tests.experiments.pande2021.test_rolefigures import check_readable, check_tables
+
+NAN = math.nan
+KEYS = [*(f"window_{i:02d}" for i in range(1, 17)), "self", "cls", "sep", "comma", "period"]
+MODELS = ("pre-trained", "questions", "MRPC", "MNLI")
+PAPER = dict(zip(MODELS, (0.9598, 0.9626, 0.9598, 0.9437), strict=True))
+BEST: dict[str, int | None] = {"silhouette": 3, "bic": 6, "gap": 8}
+
+
+def heads(layers: int = 6, n_heads: int = 5, seed: int = 0) -> pd.DataFrame:
+    """Random types, each around its own corner of the plane; the rows in no order."""
+    draw = np.random.default_rng(seed)
+    rows = []
+    for layer, head in product(range(1, layers + 1), range(1, n_heads + 1)):
+        kind = int(draw.integers(4))
+        x, y = draw.normal((10 * (kind % 2), 10 * (kind // 2)), 1.5)
+        rows.append((layer, head, TYPES[kind], x, y, draw.normal(0.3, 0.3)))
+    columns = ["layer", "head", "type", "x", "y", "silhouette"]
+    return pd.DataFrame(rows, columns=columns).sample(frac=1, random_state=1)
+
+
+def features(types: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
+    """Distance features that sum to 1, their keys in no order."""
+    draw = np.random.default_rng(seed)
+    keys = list(draw.permutation(KEYS))
+    rows = [
+        (layer, head, key, value)
+        for layer, head in types[["layer", "head"]].to_numpy().tolist()
+        for key, value in zip(keys, draw.dirichlet(np.full(21, 0.7)), strict=True)
+    ]
+    return pd.DataFrame(rows, columns=["layer", "head", "feature", "value"])
+
+
+def several(seed: int = 0) -> pd.DataFrame:
+    return pd.concat([heads(seed=seed + i).assign(model=model) for i, model in enumerate(MODELS)])
+
+
+def moves(seed: int = 0, n_heads: int = 5) -> pd.DataFrame:
+    """One task changes some heads, one changes none."""
+    old = heads(n_heads=n_heads, seed=seed)
+    new = heads(n_heads=n_heads, seed=seed + 1)["type"].to_numpy()
+    rest = old[["layer", "head"]].assign(before=old["type"])
+    parts = [
+        rest.assign(task="questions", after=new),
+        rest.assign(task="MNLI", after=old["type"]),
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def counts() -> pd.DataFrame:
+    k = np.arange(1, 9)
+    table = pd.DataFrame({"k": k, "silhouette": 0.5 - 0.05 * abs(k - 3), "gap": 0.1 * k})
+    table["bic"], table["gap_se"] = -900.0 + 10 * (k - 6) ** 2, 0.02
+    table["null_low"], table["null_high"] = 0.2, 0.3
+    table.loc[0, ["silhouette", "null_low", "null_high"]] = NAN
+    return table.sample(frac=1, random_state=0)
+
+
+def stability() -> pd.DataFrame:
+    rows = [
+        (model, k, split, 0.9 - 0.01 * i - 0.1 * (split == "heads") - 0.01 * k, 10)
+        for (i, model), k, split in product(enumerate(MODELS), (3, 4), ("inputs", "heads"))
+    ]
+    table = pd.DataFrame(rows, columns=["model", "k", "split", "stability", "n_fits"])
+    table["low"], table["high"] = table["stability"] - 0.03, table["stability"] + 0.02
+    return table.assign(null_low=0.4, null_high=0.5)
+
+
+def drawings() -> list[Drawing]:
+    """Each kind, as full as the book has it, and as empty as it may get."""
+    base, large = heads(12, 12), heads(24, 16)
+    shares = pd.DataFrame({"label": TYPES, "value": [24.0, 28, 31, 17], "low": 10.0, "high": 40.0})
+    return [
+        type_plane(base),
+        type_plane(large, named=["5-4"]),
+        feature_boxes(features(base), base),
+        types_by_layer(base),
+        types_by_layer(large),
+        types_by_layer_beside(several()),
+        type_moves(moves(n_heads=12)),
+        type_moves(moves()[lambda table: table["task"] == "MNLI"]),
+        cluster_count_curves(counts(), BEST),
+        cluster_count_curves(counts().assign(gap=NAN, gap_se=NAN), {**BEST, "gap": None}),
+        stability_bars(stability(), PAPER),
+        stability_bars(stability().query("split == 'heads'"), {}, k=3),
+        labelled_scores(shares, dict(zip(TYPES, (26.04, 25.56, 34.11, 13.28), strict=True))),
+    ]
+
+
+# What holds for all of them
+
+
+def test_every_figure_can_be_read_on_every_page() -> None:
+    for drawing in drawings():
+        check_readable(drawing, largest=250_000)
+
+
+CASES: list[tuple[Callable[..., Drawing], tuple[pd.DataFrame, ...], str]] = [
+    (type_plane, (heads(),), "silhouette"),
+    (feature_boxes, (features(heads()), heads()), "value"),
+    (types_by_layer, (heads(),), "type"),
+    (types_by_layer_beside, (several(),), "model"),
+    (type_moves, (moves(),), "before"),
+    (partial(cluster_count_curves, best=BEST), (counts(),), "bic"),
+    (partial(stability_bars, paper=PAPER), (stability(),), "split"),
+]
+
+
+@pytest.mark.parametrize(("make", "tables", "column"), CASES)
+def test_tables_are_checked_and_left_as_they_were(
+    make: Callable[..., Drawing], tables: tuple[pd.DataFrame, ...], column: str
+) -> None:
+    check_tables(make, tables, column)
+
+
+@pytest.mark.parametrize(
+    "make", [type_plane, types_by_layer, lambda table: feature_boxes(features(heads()), table)]
+)
+def test_unknown_types_and_double_heads_are_named(make: Callable[..., Drawing]) -> None:
+    with pytest.raises(UnknownName, match=r"'diagnal'\. Did you mean 'diagonal'"):
+        make(heads().replace({"type": {"diagonal": "diagnal"}}))
+    with pytest.raises(BadValue, match="a head has two rows"):
+        make(pd.concat([heads(), heads().iloc[:1]]))
+
+
+# The four looks
+
+# What the three kinds of colour blindness leave of linear red, green and blue (Machado 2009).
+BLIND = (
+    np.eye(3),
+    [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],
+    [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]],
+    [[1.256, -0.077, -0.179], [-0.078, 0.931, 0.148], [0.005, 0.691, 0.304]],
+)
+XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+
+
+def lab(colour: str, seen: Any) -> np.ndarray:
+    srgb = np.array(to_rgb(colour))
+    linear = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
+    xyz = XYZ @ np.clip(np.array(seen) @ linear, 0, 1) / XYZ.sum(1)
+    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+def closest(colours: list[str]) -> float:
+    pairs = product(combinations(colours, 2), BLIND)
+    return min(float(np.linalg.norm(lab(a, seen) - lab(b, seen))) for (a, b), seen in pairs)
+
+
+def test_types_look_different_for_every_eye_on_every_page() -> None:
+    assert tuple(TYPE_LOOKS) == TYPES
+    looks = list(TYPE_LOOKS.values())
+    assert len({look.marker for look in looks}) == len({str(look.dash) for look in looks}) == 4
+    for look in looks:
+        assert style.contrast(look.colour, "#ffffff") >= 3
+        assert style.contrast(look.colour, "#14181e") >= 3
+    assert closest([look.colour for look in looks]) > 15
+    assert closest(["#d1590a", "#8f7a1d"]) < 15  # the measure can fail
+
+
+def test_names_are_as_people_write_them() -> None:
+    assert [feature_name(key) for key in ("window_01", "window_16", "self", "cls", "my_part")] == [
+        *("w1", "w16", "self", "[CLS]", "my part")
+    ]
+
+
+# Plane and boxes
+
+
+def points(panel: Axes) -> Counter[tuple[str, bool, float, float]]:
+    """Colour, solid or hollow, and place of every point."""
+    found: Counter[tuple[str, bool, float, float]] = Counter()
+    for dots in panel.collections:
+        face, edge = dots.get_facecolor(), dots.get_edgecolor()  # type: ignore[attr-defined]
+        for x, y in np.asarray(dots.get_offsets()):
+            found[to_hex(edge[0]), len(face) > 0, round(x, 6), round(y, 6)] += 1
+    return found
+
+
+def test_every_head_is_a_point_of_its_type_and_hollow_below_zero() -> None:
+    table = heads()
+    drawing = type_plane(table)
+    wanted = Counter(
+        (TYPE_LOOKS[one.type].colour, one.silhouette >= 0, round(one.x, 6), round(one.y, 6))
+        for one in table.itertuples()
+    )
+    assert points(drawing.figure.axes[0]) == wanted
+    below = sum(table["silhouette"] < 0)
+    assert below and f"The {below} hollow ones" in drawing.caption
+    for name in TYPES:
+        assert f"{name} {sum(table['type'] == name)}" in drawing.caption
+    sure = type_plane(table.assign(silhouette=0.4))
+    assert "No head lies nearer to another type" in sure.caption
+
+
+def test_named_heads_are_those_asked_for() -> None:
+    drawing = type_plane(heads(), named=["5-4", "1-2"])
+    texts = {text.get_text() for text in drawing.figure.axes[0].texts}
+    assert texts == {"5-4", "1-2"}
+    with pytest.raises(BadValue, match="head '9-9' is not in the table"):
+        type_plane(heads(), named=["9-9"])
+    assert len(type_plane(heads(), named=3).figure.axes[0].texts) == 3
+
+
+def test_boxes_stand_at_the_quartiles_a_loop_finds() -> None:
+    types = heads()
+    table = features(types)
+    drawing = feature_boxes(table, types)
+    of = {(one.layer, one.head): one.type for one in types.itertuples()}
+    for panel, name in zip(drawing.figure.axes, TYPES, strict=True):
+        n = sum(kind == name for kind in of.values())
+        assert panel.get_title("left") == f"{name} ({n} heads)"
+        for key, box in zip(KEYS, panel.patches, strict=True):
+            values = [
+                one.value
+                for one in table.itertuples()
+                if one.feature == key and of[one.layer, one.head] == name
+            ]
+            drawn = np.asarray(box.get_path().vertices)[:, 1]
+            np.testing.assert_allclose(
+                (drawn.min(), drawn.max()), np.percentile(values, [25, 75]), atol=1e-12
+            )
+            assert to_hex(box.get_edgecolor()) == TYPE_LOOKS[name].colour
+    labels = [text.get_text() for text in drawing.figure.axes[-1].get_xticklabels()]
+    assert labels == [*(f"w{i}" for i in range(1, 17)), *("self", "[CLS]", "[SEP]"), "comma",
+                      "period"]  # fmt: skip
+
+
+def test_the_caption_of_boxes_has_the_masses() -> None:
+    types = heads()
+    table = features(types)
+    values = {(one.layer, one.head, one.feature): one.value for one in table.itertuples()}
+    mine = [(one.layer, one.head) for one in types.itertuples() if one.type == "vertical"]
+    near = [values[(*head, "self")] + values[(*head, "window_01")] for head in mine]
+    special = [sum(values[(*head, key)] for key in KEYS[17:]) for head in mine]
+    far = [sum(values[(*head, key)] for key in KEYS[1:16]) for head in mine]
+    told = ", ".join(f"{100 * np.median(part):.0f}%" for part in (near, far, special))
+    assert f"vertical {told}." in feature_boxes(table, types).caption
+    only = feature_boxes(table, types[types["type"] == "vertical"])
+    assert len(only.figure.axes) == 1
+    with pytest.raises(BadValue, match="no head has both"):
+        feature_boxes(table.assign(layer=99), types)
+
+
+# Layers
+
+
+def stacked(panel: Axes) -> dict[tuple[str, int], tuple[int, int]]:
+    """Bottom and height of each part of each bar, by type and layer."""
+    found = {}
+    for bars in panel.containers:
+        for bar in bars.patches:  # type: ignore[attr-defined]
+            layer = round(bar.get_x() + bar.get_width() / 2)
+            height = round(bar.get_height() + 0.06) if bar.get_height() else 0
+            found[bars.get_label(), layer] = (round(bar.get_y()), height)
+    return found
+
+
+def test_bars_are_what_a_loop_counts() -> None:
+    table = heads()
+    bars = stacked(types_by_layer(table).figure.axes[0])
+    for layer in range(1, 7):
+        below = 0
+        for name in TYPES:
+            mine = sum(one.layer == layer and one.type == name for one in table.itertuples())
+            assert bars[name, layer] == (below, mine)
+            below += mine
+        assert below == 5
+
+
+def test_the_caption_of_layers_has_the_means() -> None:
+    table = heads()
+    drawing = types_by_layer(table)
+    for name in TYPES:
+        mine = [one.layer for one in table.itertuples() if one.type == name]
+        assert f"{name} {sum(mine) / len(mine):.1f} ({len(mine)} heads)" in drawing.caption
+    without = types_by_layer(table[table["type"] != "dense"])
+    assert "dense 0" not in without.caption and "dense&vertical" in without.caption
+
+
+def test_models_stand_side_by_side_in_their_order() -> None:
+    table = several()
+    drawing = types_by_layer_beside(table)
+    names = [panel.get_title("left") for panel in drawing.figure.axes]
+    assert names == list(MODELS)
+    for panel, model in zip(drawing.figure.axes, MODELS, strict=True):
+        part = table[table["model"] == model]
+        for (name, layer), (_, height) in stacked(panel).items():
+            assert height == sum((part["type"] == name) & (part["layer"] == layer))
+        top = part[part["layer"] == 6]
+        said = f"{model} {sum(top['type'] == 'dense&vertical')} of {len(top)}"
+        assert said in drawing.caption
+    with pytest.raises(BadValue, match="a head has two rows"):
+        types_by_layer_beside(table.assign(model="one"))
+
+
+def squares(panel: Axes) -> dict[str, set[tuple[float, float]]]:
+    """The centres of the squares of each kind, from the corners of the one shape they are."""
+    found = {}
+    for patch in panel.patches:
+        corners = np.asarray(patch.get_path().vertices).reshape(-1, 5, 2)  # type: ignore[attr-defined]
+        centres = (corners[:, 0] + corners[:, 2]) / 2
+        found[str(patch.get_label())] = {(round(x, 6), round(y, 6)) for x, y in centres}
+    return found
+
+
+def test_moved_heads_have_the_old_rim_and_the_new_core() -> None:
+    table = moves()
+    drawing = type_moves(table)
+    for panel, task in zip(drawing.figure.axes, ("questions", "MNLI"), strict=True):
+        part = [one for one in table.itertuples() if one.task == task]
+        seen = squares(panel)
+        for name in TYPES:
+            kept = {(one.head, one.layer) for one in part if one.before == one.after == name}
+            gone = {(o.head, o.layer) for o in part if o.before == name != o.after}
+            come = {(o.head, o.layer) for o in part if o.after == name != o.before}
+            assert (seen[name], seen[f"from {name}"], seen[f"to {name}"]) == (kept, gone, come)
+        n = sum(one.before != one.after for one in part)
+        assert f"{task}: {n} of 30 heads change" in drawing.caption
+        by_layer = Counter(one.layer for one in part if one.before != one.after)
+        told = {round(text.get_position()[1]): text.get_text() for text in panel.texts}
+        assert told == {layer: str(count) for layer, count in by_layer.items()}
+
+
+def test_the_caption_of_moves_tells_the_thirds_and_the_commonest() -> None:
+    table = moves()
+    part = [one for one in table.itertuples() if one.task == "questions"]
+    thirds = []
+    for first in (1, 3, 5):
+        mine = [one for one in part if one.layer in (first, first + 1)]
+        thirds.append(100 * sum(one.before != one.after for one in mine) / len(mine))
+    caption = type_moves(table).caption
+    assert "({:.0f}%, {:.0f}%, {:.0f}% of the first, middle and last".format(*thirds) in caption
+    found = Counter((one.before, one.after) for one in part if one.before != one.after)
+    assert any(
+        f"most often from {before} to {after} ({count})" in caption
+        for (before, after), count in found.items()
+        if count == max(found.values())
+    )
+    assert caption.endswith("MNLI: 0 of 30 heads change.")
+    with pytest.raises(BadValue, match="a head has two rows"):
+        type_moves(pd.concat([table, table.iloc[:1]]))
+
+
+# Clusters
+
+
+def ring(panel: Axes) -> tuple[float, float] | None:
+    marks = [line for line in panel.lines if line.get_label() == "preferred"]
+    return (marks[0].get_xdata()[0], marks[0].get_ydata()[0]) if marks else None  # type: ignore[index]
+
+
+def test_each_criterion_marks_its_own_number() -> None:
+    drawing = cluster_count_curves(counts(), BEST)
+    silhouette, bic, gap = drawing.figure.axes
+    assert ring(silhouette) == (3, 0.5)
+    assert ring(bic) == (6, -900.0)
+    assert ring(gap) == (8, pytest.approx(0.8))
+    assert "silhouette 3 (0.50); BIC of a Gaussian mixture 6 (−900)" in drawing.caption
+    assert "At 4, the paper's number: silhouette 0.45" in drawing.caption
+    assert "for 5 of 7 numbers" in drawing.caption  # at k = 7 it touches the band
+    given = cluster_count_curves(counts(), {"silhouette": 3, "gap": 2, "bic": None})
+    assert ring(given.figure.axes[2]) == (2, pytest.approx(0.2))
+    assert ring(given.figure.axes[1]) is None and "mixture none" in given.caption
+
+
+def test_stability_is_a_bar_beside_the_paper_and_chance() -> None:
+    drawing = stability_bars(stability(), PAPER)
+    table = stability().query("k == 4")
+    for panel, split in zip(drawing.figure.axes, ("inputs", "heads"), strict=True):
+        (bars,) = (one for one in panel.containers if one.get_label() == "ours")
+        wanted = table.loc[table["split"] == split, "stability"]
+        drawn = [bar.get_width() for bar in bars.patches]  # type: ignore[attr-defined]
+        np.testing.assert_allclose(drawn, wanted)
+        (paper,) = (line for line in panel.lines if line.get_label() == "the paper")
+        np.testing.assert_allclose(np.asarray(paper.get_xdata(), float), list(PAPER.values()))
+        assert paper.get_markerfacecolor() == "none"
+        (chance,) = (one for one in panel.containers if one.get_label() == "without clusters")
+        assert {round(bar.get_x(), 3) for bar in chance.patches} == {0.4}  # type: ignore[attr-defined]
+    assert "questions 85.0% (paper 96.3%)" in drawing.caption
+    assert "the same of 4 clusters in all 10 fits" in drawing.caption
+
+
+def test_wrong_stabilities_are_named() -> None:
+    with pytest.raises(BadValue, match="no stability of 7 clusters; the table has k = 3, 4"):
+        stability_bars(stability(), PAPER, k=7)
+    with pytest.raises(BadValue, match="split is 'words'"):
+        stability_bars(stability().assign(split="words"), PAPER)
+    with pytest.raises(BadValue, match="two rows for one split"):
+        stability_bars(pd.concat([stability(), stability()]), PAPER)
