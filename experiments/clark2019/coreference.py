@@ -178,15 +178,15 @@ def choices(
             if asked[index]:
                 rows[index] = _right(weights[row], real[row], asked[index])
     order = sorted(rows)
-    told = [(index, *question) for index in order for question in asked[index]]
+    every = [(index, *question) for index in order for question in asked[index]]
     return Choices(
         by_head={c: np.concatenate([rows[i][c] for i in order]) for c in ("mentions", "words")},
         baselines={
-            name: np.array([is_right(m, choose(m, before)) for _, m, before in told])
+            name: np.array([is_right(m, choose(m, before)) for _, m, before in every])
             for name, choose in BASELINES.items()
         },
-        document=np.array([index for index, _, _ in told]),
-        kind=np.array([mention.type for _, mention, _ in told]),
+        document=np.array([index for index, _, _ in every]),
+        kind=np.array([mention.type for _, mention, _ in every]),
         n_heads=encoder.n_heads,
     )
 
@@ -238,8 +238,8 @@ def _first_words(document: CorefDocument, n: int) -> CorefDocument:
     kept = [[i for i, s in enumerate(cluster) if s.end <= n] for cluster in document.clusters]
     places = [(c, inside) for c, inside in enumerate(kept) if len(inside) > 1]
 
-    def chosen(beside: Sequence[Sequence[Any]]) -> tuple[tuple[Any, ...], ...]:
-        return tuple(tuple(beside[c][i] for i in inside) for c, inside in places)
+    def chosen(values: Sequence[Sequence[Any]]) -> tuple[tuple[Any, ...], ...]:
+        return tuple(tuple(values[c][i] for i in inside) for c, inside in places)
 
     return replace(
         document,

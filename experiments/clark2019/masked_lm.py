@@ -57,7 +57,7 @@ def masked(
     Of each example round(rate x content pieces) are chosen, at least one, never a special token.
     All of them become [MASK]: that BERT leaves some and swaps some (80/10/10) is a help in
     training, where the model must also work on text without masks; here a loss is wanted.
-    The choice hangs on the seed, the draw and the example's index, not on its batch.
+    The choice depends on the seed, the draw and the example's index, not on its batch.
     With hide=False the same pieces are asked for and stay in sight: an easier loss, which a
     model that was never good at filling gaps can still be asked for.
     """
@@ -161,7 +161,7 @@ def checkpoint_head(encoder: Encoder) -> nn.Module | None:
 
     transformers draws at random whatever a checkpoint lacks, so nothing may be missing; and on a
     short text the head must answer to this encoder's vectors as the complete model does, which
-    it will not for a random twin or a family that does more than a head.
+    it will not for random weights or a family that does more than a head.
     """
     if not (Path(encoder.source) / "config.json").is_file():
         return None
@@ -230,7 +230,7 @@ def masked_lm_head(
     out: they share few articles with the others. Accuracy and loss are of masked pieces there, and
     the baseline always says the most frequent piece of the training segments. Training uses the
     draws 1, 2, ... of the masks, so that draw 0, which all measurements use, was never trained on.
-    hide=False fits a head that says which piece stands there in sight (see `masked`).
+    hide=False fits a head that says which piece is there in sight (see `masked`).
     """
     if len(corpus.examples) < 2:
         raise CorpusError(
@@ -445,7 +445,7 @@ def _ramp(done: int, n_steps: int, warm_up: float) -> float:
 
 
 def _whitening(hidden: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean (dim,), and the symmetric matrix (dim, dim) that makes all directions alike."""
+    """The mean (dim,), and the symmetric matrix (dim, dim) that evens out the directions."""
     centre = hidden.mean(0)
     spread = torch.cov((hidden - centre).cpu().double().T)
     spread += RIDGE * spread.diagonal().mean() * torch.eye(len(spread))

@@ -39,8 +39,8 @@ class Sentence:
     def of(maps: Float[Tensor, "head unit unit"], vectors: Float[Tensor, "word dim"]) -> Sentence:
         """The sentence of these word maps: units are [CLS], [SEP], the words, perhaps padding.
 
-        [CLS] stands for ROOT. Differs from the authors' code, where ROOT's attention is a learned
-        mixture of that to [CLS] and that to [SEP]. A word without a piece has no attention: 0.
+        [CLS] takes the place of ROOT. Differs from the authors' code, where ROOT's attention is a
+        learned mixture of that to [CLS] and to [SEP]. A word without a piece has no attention: 0.
         """
         n_units = len(vectors) + N_SPECIAL
         missing = n_units - maps.shape[-1]
@@ -65,7 +65,7 @@ class Sentence:
 
     @cached_property
     def offsets(self) -> Float[Tensor, "word candidate"]:
-        """How many words the candidate stands to the right; NaN for ROOT, which stands nowhere."""
+        """How many words to the right the candidate is; NaN for ROOT, which has no place."""
         places = torch.arange(len(self), device=self.vectors.device, dtype=self.vectors.dtype)
         offsets = places - places.unsqueeze(1)
         return nn.functional.pad(offsets, (1, 0), value=torch.nan)

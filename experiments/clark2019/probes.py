@@ -59,7 +59,7 @@ def probes(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Found:
-    """UAS of both probes, of the rivals without attention, and on a random twin's attention.
+    """UAS of both probes, of the rivals without attention, and on the attention of random weights.
 
     The table also has the probe with the word vectors misaligned as in the released code.
     """
@@ -278,7 +278,7 @@ def _refuse_bad_settings(train: Sequence[Tree], test: Sequence[Tree], epochs: in
         strange = next((type(t).__name__ for t in trees if not isinstance(t, Tree)), None)
         if strange is not None:
             raise CorpusError(
-                f"a {strange} stands among the {what} trees; expected sentences with heads. "
+                f"a {strange} is among the {what} trees; expected sentences with heads. "
                 "Use a treebank such as ewt-train."
             )
     if epochs < 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import torch
 
 from attnlib.attention.encode import batches, encode
@@ -11,7 +12,6 @@ from attnlib.measuring.bootstrap import Grids, Statistic, statistics
 from attnlib.measuring.stream import Progress, measure
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment, findings
-from experiments.shared.clusters import Thresholds
 
 SURFACE = (
     "mass_to_self",
@@ -27,8 +27,19 @@ SURFACE = (
     "entropy_from_cls",
     "column_peak",
 )
-NAMED = Thresholds()
-"""From which entropy, and from which share of attention, the paper's code gives a head a name."""
+BROAD, POSITION, SPECIAL = 3.8, 0.5, 0.6
+"""From which entropy in nats, from which share of attention on a position, or on special tokens,
+full stops and commas, a head has a name; the values are those of the authors' code."""
+BEHAVIOURS = {
+    "broad": ("entropy", BROAD),
+    "previous": ("mass_to_previous", POSITION),
+    "next": ("mass_to_next", POSITION),
+    "self": ("mass_to_self", POSITION),
+    "[SEP]": ("mass_to_sep", SPECIAL),
+    "[CLS]": ("mass_to_cls", SPECIAL),
+    "punctuation": ("mass_to_period_or_comma", SPECIAL),
+}
+"""Behaviour, the metric that shows it, and its threshold; the first that fits names the head."""
 
 
 @experiment(version=1)
@@ -83,6 +94,21 @@ def even_shares(encoder: Encoder, corpus: Corpus, max_length: int) -> dict[str, 
     return {name: float(torch.cat(values).mean()) for name, values in shares.items()}
 
 
+def behaviours(table: pd.DataFrame) -> pd.Series:
+    """What each head mostly does, by its means: the colours of Fig. 6, right.
+
+    table    metric, layer, head, mean, one row per metric and head, as Measurement.table() gives it
+    returns  a label per (layer, head): the first of BEHAVIOURS that fits, "other" when none does,
+             "undefined" when none fits and a mean is missing
+    """
+    means = table.pivot(index=["layer", "head"], columns="metric", values="mean")
+    labels = pd.Series("other", index=means.index, name="behaviour")
+    labels[means[[metric for metric, _ in BEHAVIOURS.values()]].isna().any(axis=1)] = "undefined"
+    for label, (metric, limit) in reversed(BEHAVIOURS.items()):
+        labels[means[metric] > limit] = label
+    return labels
+
+
 # --- what the claims ask for, each a number made of mean grids (layer, head) ----------------------
 
 
@@ -103,7 +129,7 @@ def _early_over_late(grid: np.ndarray) -> float:
 def _positional_depth(grids: Grids) -> float:
     """Share of the heads above one half on previous or next that lie in the first half."""
     previous, following = grids["mass_to_previous"], grids["mass_to_next"]
-    above = (previous > NAMED.position) | (following > NAMED.position)
+    above = (previous > POSITION) | (following > POSITION)
     return float(above[: len(above) // 2].sum() / above.sum()) if above.any() else np.nan
 
 
@@ -152,8 +178,8 @@ def _cls_layers_close(grids: Grids) -> float:
 
 SURFACE_FINDINGS: dict[str, Statistic] = {
     "self.median": lambda g: float(np.median(g["mass_to_self"])),
-    "previous.heads_above_half": lambda g: float((g["mass_to_previous"] > NAMED.position).sum()),
-    "next.heads_above_half": lambda g: float((g["mass_to_next"] > NAMED.position).sum()),
+    "previous.heads_above_half": lambda g: float((g["mass_to_previous"] > POSITION).sum()),
+    "next.heads_above_half": lambda g: float((g["mass_to_next"] > POSITION).sum()),
     "positional.share_in_first_half": _positional_depth,
     "sep.largest_layer_mean": lambda g: float(_layer_means(g["mass_to_sep"]).max()),
     "sep.depth_of_largest": _sep_depth,
@@ -181,9 +207,9 @@ def patterns_shown(even: dict[str, float]) -> Statistic:
     even  the even shares: where [SEP] or punctuation is rare, a multiple of its share is enough
     """
     limits = {
-        "entropy": NAMED.broad,
-        "mass_to_next": NAMED.position,
-        "mass_to_sep": min(NAMED.special, 20 * even["mass_to_sep"]),
-        "mass_to_period_or_comma": min(NAMED.special, 10 * even["mass_to_period_or_comma"]),
+        "entropy": BROAD,
+        "mass_to_next": POSITION,
+        "mass_to_sep": min(SPECIAL, 20 * even["mass_to_sep"]),
+        "mass_to_period_or_comma": min(SPECIAL, 10 * even["mass_to_period_or_comma"]),
     }
     return lambda grids: float(sum((grids[key] > limit).any() for key, limit in limits.items()))

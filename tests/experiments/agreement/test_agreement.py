@@ -40,9 +40,9 @@ from experiments.agreement.vocabularies import (
     labels_of,
     named_heads,
 )
+from experiments.clark2019.surface import behaviours
 from experiments.kovaleva2019.grids import head_rows
 from experiments.shared.chapter import describe_corpus
-from experiments.shared.clusters import behaviours
 from experiments.shared.head_types import fitted, named_types
 from experiments.shared.patterns import PATTERNS, rule
 from experiments.shared.taxonomies import agreement_kappa

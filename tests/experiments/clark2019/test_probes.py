@@ -497,7 +497,7 @@ def test_differences_of_other_sentences_are_refused() -> None:
     [
         ({"train": ()}, CorpusError, "no train tree"),
         ({"test": ()}, CorpusError, "no test tree"),
-        ({"train": (Segment("s", "a text"),)}, CorpusError, "a Segment stands among the train"),
+        ({"train": (Segment("s", "a text"),)}, CorpusError, "a Segment is among the train"),
         ({"test": HAND[3:]}, CorpusError, "no word of the test trees is left"),
         ({"max_length": 3, "train": HAND[:1]}, CorpusError, "1 too long"),
         ({"epochs": 0}, BadValue, "epochs is 0"),
