@@ -19,13 +19,13 @@ from attnlib.plots.labels import (
     as_list,
     is_share,
     label,
-    metric_panels,
     metric_rows,
     plural,
     unit,
     upper,
     upper_bound,
 )
+from attnlib.plots.panels import light_grid, metric_panels
 
 
 def layer_profile(
@@ -106,8 +106,7 @@ def _profile_panel(panel: Axes, rows: pd.DataFrame, metric: str, height: float) 
     panel.set(xlim=(layers[0] - 0.5, layers[-1] + 0.5), ylim=(0, height), xlabel="layer")
     panel.set_xticks(layers[:: max(1, math.ceil(len(layers) / 6))])
     panel.yaxis.set_major_locator(MaxNLocator(5))
-    panel.grid(axis="y", color=style.FAINT, alpha=0.25, lw=0.6)
-    panel.set_axisbelow(True)
+    light_grid(panel)
     panel.set_title(upper(label(metric)), fontsize=9)
     panel.set_ylabel(unit(metric), fontsize=8)
 
@@ -161,8 +160,7 @@ def _line_panel(panel: Axes, rows: pd.DataFrame, column: str, log: bool) -> None
     layers = sorted(rows["layer"].unique())
     panel.set_xlim(layers[0] - 0.4, layers[-1] + 0.4)
     panel.set_xticks(layers[:: max(1, math.ceil(len(layers) / 12))])
-    panel.grid(axis="y", color=style.FAINT, alpha=0.25, lw=0.6)
-    panel.set_axisbelow(True)
+    light_grid(panel)
     _end_labels(panel, ends, looks)
 
 

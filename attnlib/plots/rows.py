@@ -17,6 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from attnlib.errors import BadValue
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
+from attnlib.plots.panels import light_grid
 
 OURS, PAPER = style.LOOKS["ours"].colour, style.LOOKS["paper"].colour
 
@@ -184,8 +185,7 @@ def _row_axis(
     panel.set_xlim(*span)
     panel.set_xlabel(unit)
     panel.xaxis.set_major_locator(MaxNLocator(5))
-    panel.grid(axis="x", color=style.FAINT, alpha=0.25, lw=0.6)
-    panel.set_axisbelow(True)
+    light_grid(panel, "x")
     panel.tick_params(axis="y", length=0, labelsize=8.5, pad=8)  # a hollow mark may stand at 0
     panel.spines["left"].set_visible(False)
 
