@@ -229,13 +229,13 @@ def _refuse_random_weights(report: dict[str, Any], name: str) -> None:
 def _load_tokenizer(folder: Path, name: str) -> Any:
     from transformers import AutoTokenizer
 
-    advice = "Expected tokenizer.json, or vocab.txt, beside config.json."
+    advice = "Expected tokenizer.json, or vocab.txt, next to config.json."
     with _refusing(name, "tokenizer cannot be loaded", advice):
         tokenizer = AutoTokenizer.from_pretrained(folder, **_LOCAL)
     if not tokenizer.is_fast:
         raise Unobservable(
             f"'{name}' has no fast tokenizer, so pieces cannot be aligned with words. "
-            "Save a tokenizer.json beside its config.json."
+            "Save a tokenizer.json next to its config.json."
         )
     if len(tokenizer) <= len(tokenizer.all_special_tokens):  # made up where no file is found
         raise UnknownModel(f"'{name}' has no tokenizer. {advice}")

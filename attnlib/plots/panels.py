@@ -14,7 +14,7 @@ from attnlib.plots import style
 
 
 def n_columns(n: int) -> int:
-    """How many of n panels stand side by side: at most five, and lines of nearly equal length."""
+    """How many of n panels are side by side: at most five, and lines of nearly equal length."""
     return n if n <= 5 else math.ceil(n / math.ceil(n / 5))
 
 

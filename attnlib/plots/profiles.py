@@ -39,7 +39,7 @@ def layer_profile(
     """Heads as dots and their layer mean as a line, from the first layer to the last.
 
     reference  a value per metric (drawn as a level), or a table with metric, layer and mean (drawn
-               as the hollow marks that always stand for somebody else's value)
+               as the hollow marks that always mean somebody else's value)
     """
     metrics = as_list(metrics)
     rows = metric_rows(table, metrics)
@@ -167,7 +167,7 @@ def _line_panel(panel: Axes, rows: pd.DataFrame, column: str, log: bool) -> None
 def _end_labels(
     panel: Axes, ends: Mapping[str, float], looks: Mapping[str, tuple[str, str]]
 ) -> None:
-    """Each line's mark and name beside its end, pushed apart where two would overlap."""
+    """Each line's mark and name next to its end, pushed apart where two would overlap."""
     to_axes = panel.transData + panel.transAxes.inverted()
     order = sorted(ends, key=lambda name: ends[name])
     heights = [float(to_axes.transform((1.0, ends[name]))[1]) for name in order]
