@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
-from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal, Optional
@@ -196,7 +195,6 @@ def run_notebook(
     What was run (parameters, seconds, versions, and `key` if the caller caches by it) stands in
     the metadata of the file. If a cell fails, the file is kept with the error in it.
     """
-    _require("nbclient", "ipykernel")
     import nbformat
     from nbformat.v4.rwbase import split_lines
 
@@ -278,13 +276,6 @@ def _environment(folder: str) -> dict[str, str]:
         "IPYTHONDIR": str(Path(folder) / "ipython"),
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
     }
-
-
-def _require(*modules: str) -> None:
-    """Say what to install when the package stands here without the tools of the book."""
-    missing = [name for name in modules if find_spec(name) is None]
-    if missing:
-        raise NotebookError(f"{missing[0]} is not installed. Run `pip install 'attnlib[book]'`.")
 
 
 def _existing(path: str | Path) -> Path:

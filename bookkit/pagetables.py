@@ -128,6 +128,11 @@ def interval_text(low: float | None, high: float | None) -> str:
     return "–" if "–" in ends else " to ".join(ends)
 
 
+def claim_cells(texts: Mapping[str, str]) -> str:
+    """The cells of a claim; names of columns go along, for screens too narrow for a table."""
+    return "".join(f'<td data-name="{name}">{texts[name]}</td>' for name in CLAIM_COLUMNS[1:])
+
+
 def badge(verdict: str, reason: str) -> str:
     """A verdict with its sign; the reason shows when somebody points at it."""
     kind, sign = BADGES[verdict]
@@ -209,7 +214,6 @@ def _finding(found: Finding) -> str:
 
 
 def _claim_row(one: Judgement, cells: pd.Series) -> str:
-    """One claim; the names of the columns go along, for screens too narrow for a table."""
     texts = {name: html.escape(str(cell)) for name, cell in cells.items()}
     texts["verdict"] = badge(one.verdict, one.reason)
     name = html.escape(one.claim.id).replace(".", ".<wbr>").replace("_", "_<wbr>")
@@ -217,5 +221,4 @@ def _claim_row(one: Judgement, cells: pd.Series) -> str:
     value, said = map(html.escape, _paper_says(one))
     if value and said:
         texts["paper"] = f'{value} <span class="quiet">{said}</span>'
-    rest = "".join(f'<td data-name="{name}">{texts[name]}</td>' for name in CLAIM_COLUMNS[1:])
-    return f'<tr><th data-name="claim">{texts["claim"]}</th>{rest}</tr>'
+    return f'<tr><th data-name="claim">{texts["claim"]}</th>{claim_cells(texts)}</tr>'

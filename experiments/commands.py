@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from attnlib.commands.shared import Json, console, messages, print_json, progress
 from attnlib.errors import AttnlibError
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 app = typer.Typer()
-
-RANDOM_SETS = (
-    "random: the mean over random sets of as many heads of the same layers; p: the share of sets, "
-    "ours counted, that cost as much."
-)
 
 
 @app.command()
@@ -72,7 +64,7 @@ def ablate(
 ) -> None:
     """Change heads of a model that has learnt a task; see what that costs, beside random heads."""
     from attnlib.measuring.head_tables import records
-    from experiments.shared.ablate_command import ablation, head_words, manner
+    from experiments.shared.ablate_command import ablation, head_words, manner, show_ablation
 
     chosen = head_words(heads or (), layer or (), kind or ())
     how = manner(mode, unit=unit, specials=specials, renormalise=renormalise, length=length)
@@ -98,63 +90,6 @@ def ablate(
         print_json(records(table))
         return
     show_ablation(table, console)
-
-
-def show_ablation(table: pd.DataFrame, console: Console) -> None:
-    """A few variants with their scores, or all heads with what each costs."""
-    if "metric" in table:
-        _show_task_ablation(table, console)
-        return
-    if "what" not in table:
-        shown = Table("head", "loss", "F1 lost", "95 %", box=None)
-        for row in table.itertuples():
-            loss = "–" if math.isnan(row.loss) else f"{row.loss:+.3f}"
-            shown.add_row(f"{row.layer}-{row.head}", loss, f"{row.lost:+.1f}", _ends(row))
-        console.print(shown)
-        console.print("loss: rise of the right answer's cross-entropy, in nats.")
-        return
-    columns = ("exact match", "F1", "95 %", "F1 lost", "95 %", "p")
-    shown = Table("heads", "number", *columns, box=None)
-    for row in table.itertuples():
-        shown.add_row(
-            str(row.what),
-            str(row.n_heads),
-            f"{row.em:.1f}",
-            f"{row.f1:.1f}",
-            "–" if math.isnan(row.f1_low) else f"{row.f1_low:.1f} to {row.f1_high:.1f}",
-            f"{row.lost:+.1f}",
-            "–" if row.what == "as it is" else _ends(row),
-            "–" if math.isnan(row.p) else f"{row.p:.2f}",
-        )
-    console.print(shown)
-    n = int(table["n_questions"].iloc[0])
-    console.print(f"{n} questions. {RANDOM_SETS}")
-
-
-def _ends(row: Any) -> str:
-    """The interval of a loss; a dash where there was nothing to draw again."""
-    return "–" if math.isnan(row.low) else f"{row.low:+.1f} to {row.high:+.1f}"
-
-
-def _show_task_ablation(table: pd.DataFrame, console: Console) -> None:
-    """The same of a task: its own metric, in points, and what is lost with its interval."""
-    n, metric = int(table["n_inputs"].iloc[0]), table["metric"].iloc[0]
-    if "what" not in table:
-        shown = Table("head", "points lost", "95 %", "p", "q", box=None)
-        for row in table.itertuples():
-            name = f"{row.layer}-{row.head}" if row.head else f"layer {row.layer}"
-            shown.add_row(name, f"{row.lost:+.1f}", _ends(row), f"{row.p:.3f}", f"{row.q:.3f}")
-        console.print(shown)
-        console.print(f"{metric} on {n} inputs; q: false discoveries controlled.")
-        return
-    shown = Table("heads", "number", str(metric), "points lost", "95 %", "p", box=None)
-    for row in table.itertuples():
-        ends = "–" if row.what == "as it is" else _ends(row)
-        p = "–" if math.isnan(row.p) else f"{row.p:.2f}"
-        score, lost = f"{row.score:.1f}", f"{row.lost:+.1f}"
-        shown.add_row(str(row.what), str(row.n_heads), score, lost, ends, p)
-    console.print(shown)
-    console.print(f"{n} inputs. {RANDOM_SETS}")
 
 
 @app.command()

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bookkit.pages.vendor import Script, unpacked
+from bookkit.pages.vendor import Script, vendor
 from tests.chromium import Page
 
 AXE = Script(
@@ -31,7 +31,7 @@ RULES = (
 def axe_source() -> str | None:
     """The script, or None where it cannot be fetched."""
     with tempfile.TemporaryDirectory() as folder:
-        if not unpacked([AXE], Path(folder), CACHE):
+        if not vendor(Path(folder), CACHE, [AXE]):
             return None
         return (Path(folder) / "axe.min.js").read_text(encoding="utf-8")
 

@@ -11,6 +11,14 @@ from jaxtyping import Float
 from scipy.stats import rankdata
 
 
+def head_rows(**columns: np.ndarray) -> pd.DataFrame:
+    """One row per head, counted from 1, with the values of some grids (layer, head)."""
+    shape = next(iter(columns.values())).shape
+    layer, head = np.indices(shape).reshape(2, -1) + 1
+    values = {name: np.asarray(grid).ravel() for name, grid in columns.items()}
+    return pd.DataFrame({"layer": layer, "head": head, **values})
+
+
 def head_name(row: Any) -> str:
     """A head as people write it: 5-4 is the fourth head of the fifth layer."""
     return f"{int(row['layer'])}-{int(row['head'])}"

@@ -12,6 +12,7 @@ from bookkit.pagetables import (
     BADGES,
     CLAIM_COLUMNS,
     badge,
+    claim_cells,
     interval_text,
     number_text,
     paper_name,
@@ -97,22 +98,19 @@ def _row(row: Row, linked: Collection[str]) -> str:
     if row["paper"] in linked:
         chapter = f'<a href="../notebooks/{row["paper"]}.html">{chapter}</a>'
     said = row["paper_value"]
-    cells = (
-        number_text(said) if isinstance(said, int | float | None) else html.escape(str(said)),
-        number_text(row["ours"]),
-        interval_text(row["low"], row["high"]),
-        html.escape(row["phenomenon"]),
-        badge(row["verdict"], row.get("reason") or ""),
-        _deviations(row),
-    )
+    number = isinstance(said, int | float | None)
+    cells = {
+        "paper": number_text(said) if number else html.escape(str(said)),
+        "ours": number_text(row["ours"]),
+        "95% interval": interval_text(row["low"], row["high"]),
+        "phenomenon": html.escape(row["phenomenon"]),
+        "verdict": badge(row["verdict"], row.get("reason") or ""),
+        "deviations": _deviations(row),
+    }
     claim = f'{chapter}, {html.escape(row["where"])} <span class="quiet">{row["id"]}</span>'
-    rest = "".join(
-        f'<td data-name="{name}">{cell}</td>'
-        for name, cell in zip(CLAIM_COLUMNS[1:], cells, strict=True)
-    )
     return (
         f'<tr data-paper="{row["paper"]}" data-verdict="{row["verdict"]}">'
-        f'<th scope="row" data-name="claim">{claim}</th>{rest}</tr>'
+        f'<th scope="row" data-name="claim">{claim}</th>{claim_cells(cells)}</tr>'
     )
 
 

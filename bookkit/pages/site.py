@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -95,19 +94,15 @@ def external_loads(folder: Path) -> list[tuple[str, str]]:
     found = []
     for path in sorted(folder.rglob("*")):
         if path.suffix == ".html":
-            addresses = _page_loads(path.read_text(encoding="utf-8"))
+            reader = _Loads()
+            reader.feed(path.read_text(encoding="utf-8"))
+            addresses = reader.found
         elif path.suffix in (".css", ".svg"):
-            addresses = iter(_CSS_LOAD.findall(path.read_text(encoding="utf-8", errors="replace")))
+            addresses = _CSS_LOAD.findall(path.read_text(encoding="utf-8", errors="replace"))
         else:
             continue
         found += [(str(path.relative_to(folder)), address) for address in addresses]
     return found
-
-
-def _page_loads(text: str) -> Iterator[str]:
-    reader = _Loads()
-    reader.feed(text)
-    yield from reader.found
 
 
 class _Loads(HTMLParser):

@@ -51,19 +51,14 @@ SCRIPTS = (
 )
 
 
-def vendor(into: Path, cache: Path) -> bool:
-    """Put the scripts of the pages under `into`; False if they cannot be had here."""
-    return unpacked(SCRIPTS, into, cache)
-
-
-def unpacked(scripts: Sequence[Script], into: Path, cache: Path) -> bool:
-    """Put some scripts under `into`; False if one cannot be had here, and then nothing is put."""
+def vendor(into: Path, cache: Path, scripts: Sequence[Script] = SCRIPTS) -> bool:
+    """Put scripts under `into`; False, and nothing is put, if one of them cannot be had here."""
     cache.mkdir(parents=True, exist_ok=True)
     archives = [_archive(script, cache) for script in scripts]
-    if None in archives:
+    found = [archive for archive in archives if archive is not None]
+    if len(found) < len(scripts):
         return False
-    for script, archive in zip(scripts, archives, strict=True):
-        assert archive is not None
+    for script, archive in zip(scripts, found, strict=True):
         _unpack(script, archive, into / script.into)
     return True
 
@@ -83,18 +78,14 @@ def _archive(script: Script, cache: Path) -> Path | None:
         fetched = sorted(Path(folder).glob("*.tgz"))
         if done.returncode != 0 or not fetched:
             return None
-        _verify(script, fetched[0])
+        found = hashlib.sha256(fetched[0].read_bytes()).hexdigest()
+        if found != script.sha256:
+            raise ChecksumError(
+                f"{script.package} has sha256 {found[:8]}…, expected {script.sha256[:8]}…. It was "
+                "not used; build again, or without npm on the PATH."
+            )
         fetched[0].replace(held)
     return held
-
-
-def _verify(script: Script, archive: Path) -> None:
-    found = hashlib.sha256(archive.read_bytes()).hexdigest()
-    if found != script.sha256:
-        raise ChecksumError(
-            f"{script.package} has sha256 {found[:8]}…, expected {script.sha256[:8]}…. It was not "
-            "used; build again, or without npm on the PATH."
-        )
 
 
 def _unpack(script: Script, archive: Path, into: Path) -> None:

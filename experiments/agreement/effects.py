@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import spearmanr
 
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS
 from attnlib.measuring.bootstrap import estimate
+from attnlib.measuring.head_tables import head_rows
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.kovaleva2019.grids import TAIL, head_rows, mean_ends
 from experiments.shared.ablation import (
     Answers,
     p_values,
@@ -26,11 +27,14 @@ from experiments.shared.ablation import (
 )
 from experiments.shared.headfit import Budget, masked_lm_head
 from experiments.shared.importance import attention_gradients
+from experiments.shared.intervals import TAIL, mean_ends
 from experiments.shared.publishedreader import reader_of
 
 HALVES = 200
 QUESTIONS = "questions"
 DRAWS = 1000
+CLASSES = ("sep", "period_or_comma", "other")
+"""These three share out all keys."""
 
 
 @experiment(version=1)
@@ -81,8 +85,6 @@ def _halved(order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _reliability(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> float | None:
     """Mean rank correlation of two halves, and what it would be of two wholes: 2r / (1 + r)."""
-    from scipy.stats import spearmanr
-
     found = []
     for one, other in pairs:
         if np.ptp(one) > 0 and np.ptp(other) > 0:
@@ -137,6 +139,24 @@ def question_effects(
     return Found(table, facts=facts)
 
 
+@experiment(version=1)
+def effect_reliability(*, facts: Mapping[str, Mapping[str, Any]]) -> Found:
+    """How far two halves of the inputs order the heads alike, by task.
+
+    facts  task -> the facts of `task_effects`, or of `question_effects`
+    table  task, cost, influence: reliability of the order of heads by each, 1 at best
+    The median leaves questions out: they have a loss, and neither points nor answers to count.
+    """
+    rows = [{"task": task, **one["reliability"]} for task, one in facts.items()]
+    table = pd.DataFrame(rows).astype({"cost": float, "influence": float})
+    tasks = table[table["task"] != QUESTIONS]
+    found = {
+        f"reliability.{name}": Finding(float(tasks[name].median()))
+        for name in ("cost", "influence")
+    }
+    return Found(table, found, {"tasks": list(facts)})
+
+
 @experiment(version=1, trains=True)
 def head_gradients(
     corpus: Corpus,
@@ -162,7 +182,7 @@ def head_gradients(
         encoder, replace(fit_on, examples=others), budget=budget, hide=True, **options
     )
     found = attention_gradients(encoder, head, corpus, hide=True, **options)
-    # These three classes share out all keys; their weights count pairs, so sums are summed.
+    # The classes share out all keys and their weights count pairs, so sums are summed.
     total = sum(found.rows(name, "gradient_times_attention")[0] for name in CLASSES)
     pairs = sum(found.rows(name)[1] for name in CLASSES)
     assert isinstance(total, np.ndarray)
@@ -175,6 +195,3 @@ def head_gradients(
         "baseline_accuracy": quality["baseline_accuracy"],
     }
     return Found(table, {"gradient.accuracy": Finding(float(quality["accuracy"]))}, facts)
-
-
-CLASSES = ("sep", "period_or_comma", "other")

@@ -1,8 +1,9 @@
-"""Does "important" of one paper mean "important" of another, and which vocabulary foretells it?"""
+"""Does "important" mean the same in two papers, and does what people say of heads hold?"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,9 @@ from scipy.stats import rankdata
 from attnlib.measuring.significance import ALPHA
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.agreement.vocabularies import JUDGED, VOCABULARIES, labels_of
-from experiments.kovaleva2019.grids import drawn
-from experiments.shared.headprediction import forecast_draws, gain_p, one_hot, ranked
-from experiments.shared.taxonomies import controlled, dealt, numbered
+from experiments.agreement.vocabularies import JUDGED, ends
+from experiments.shared.intervals import drawn
+from experiments.shared.sortings import controlled, dealt, numbered
 
 DRAWS = 1000
 SHUFFLES = 2000
@@ -31,15 +31,28 @@ MEASURES = {
     "roles": "number of roles (Pande)",
 }
 """What papers call important, or would; the higher, the more."""
-TARGETS = ("cost", "influence", "questions")
-NUMBERS = {
-    "clark": ("mass_to_", "entropy"),
-    "rule": ("rule_",),
-    "network": ("network_",),
-    "guan": ("part_",),
-    "pande": tuple(f"bias_{score}" for score in JUDGED.values()),
+MEASURE_NAMES = {
+    "cost": "points lost",
+    "influence": "answers changed",
+    "questions": "questions, rise",
+    "sway": "questions, size",
+    "gradient": "gradient",
+    "change": "change by tuning",
+    "relations": "best relation",
+    "coreference": "antecedents",
+    "roles": "roles",
 }
-"""The numbers behind the labels of each vocabulary, by how their keys begin."""
+"""The same in a word or two, for figures."""
+LEAD = 10.0
+"""Points by which the best head of a relation must beat the second to be the one for it."""
+SAYINGS = {
+    "sep": "look at [SEP]",
+    "near": "look at neighbours",
+    "syntax": "find a relation of grammar",
+    "tuned": "change by fine-tuning",
+    "roles": "have many roles",
+}
+"""What is said to go with, or against, the model's leaning on a head."""
 
 
 @experiment(version=1)
@@ -86,7 +99,6 @@ def importance_agreement(importance: pd.DataFrame, *, seed: int = 0) -> Found:
            p_within, q_within: after the mean rank of a layer is taken off, shuffled inside layers
     """
     layers = importance["layer"].to_numpy()
-    names = list(MEASURES)
     rows, again = [], []
     generator = np.random.default_rng(seed)
     places = generator.integers(0, len(layers), (DRAWS, len(layers)))
@@ -94,23 +106,20 @@ def importance_agreement(importance: pd.DataFrame, *, seed: int = 0) -> Found:
         "p": dealt(np.zeros(len(layers), int), SHUFFLES, generator),
         "p_within": dealt(numbered(layers), SHUFFLES, generator),
     }
-    for i, one in enumerate(names):
-        for other in names[i + 1 :]:
-            first, second = importance[one].to_numpy(float), importance[other].to_numpy(float)
-            draws = [_rho(first, second), *(_rho(first[at], second[at]) for at in places)]
-            number = drawn(draws)
-            again.append(draws)
-            ranks = {
-                "p": (rankdata(first), rankdata(second)),
-                "p_within": (within_layers(first, layers), within_layers(second, layers)),
-            }
-            row: dict[str, Any] = {"one": one, "other": other, "rho": number.value}
-            row |= {"low": number.low, "high": number.high}
-            row["rho_within"] = correlation(*ranks["p_within"])
-            for name, order in orders.items():
-                a, b = ranks[name]
-                row[name] = two_sided(correlation(a, b), correlation(a, b[order]))
-            rows.append(row)
+    for one, other in combinations(MEASURES, 2):
+        first, second = importance[one].to_numpy(float), importance[other].to_numpy(float)
+        draws = [_rho(first, second), *(_rho(first[at], second[at]) for at in places)]
+        again.append(draws)
+        ranks = {
+            "p": (rankdata(first), rankdata(second)),
+            "p_within": (within_layers(first, layers), within_layers(second, layers)),
+        }
+        row: dict[str, Any] = {"one": one, "other": other, **ends("rho", draws)}
+        row["rho_within"] = correlation(*ranks["p_within"])
+        for name, order in orders.items():
+            a, b = ranks[name]
+            row[name] = two_sided(correlation(a, b), correlation(a, b[order]))
+        rows.append(row)
     table = pd.DataFrame(rows)
     for p, q in (("p", "q"), ("p_within", "q_within")):
         table[q] = controlled(table[p])
@@ -157,95 +166,81 @@ def within_layers(values: np.ndarray, layers: np.ndarray) -> np.ndarray:
 
 
 @experiment(version=1)
-def forecasts(
-    labels: pd.DataFrame,
-    numbers: pd.DataFrame,
+def sayings(
     importance: pd.DataFrame,
-    *,
-    shuffles: int = 500,
+    numbers: pd.DataFrame,
+    relations: pd.DataFrame,
+    *effects: pd.DataFrame,
+    tasks: Sequence[str],
     seed: int = 0,
 ) -> Found:
-    """Which vocabulary foretells what disabling a head does, in layers it has not seen.
+    """Sentences that are often repeated, as numbers.
 
-    table  target, design (a vocabulary, or the baseline of layer and entropy), form ("labels" or
-           "numbers"), r2, low, high, gain (over the baseline), p (of the gain)
+    importance, numbers, relations  tables of `head_importance`, `head_numbers`, `head_relations`
+    effects  tables of `task_effects`, in the order of the tasks
+    table    saying, rho (rank correlation with the share of answers that change without the head,
+             within layers), low, high (heads drawn again), p, q (shuffled inside layers)
     """
     layers = importance["layer"].to_numpy()
     wide = numbers.pivot(index=["layer", "head"], columns="key", values="mean").sort_index()
-    base = _base(layers, wide["entropy"].to_numpy())
-    designs = {("baseline", "numbers"): base}
-    for name in VOCABULARIES:
-        designs[name, "labels"] = one_hot(list(labels_of(labels, name)[0]))
-        keys = [key for key in wide.columns if key.startswith(NUMBERS[name])]
-        designs[name, "numbers"] = wide[keys].fillna(wide[keys].mean()).fillna(0.0).to_numpy()
-    rows, draws = [], {}
-    for target in TARGETS:
-        values = ranked(importance[target].to_numpy(float))
-        for (name, form), design in designs.items():
-            draws[target, name, form] = forecast_draws(design, values, layers, seed=seed)
-            found = drawn(draws[target, name, form])
-            row: dict[str, Any] = {"target": target, "design": name, "form": form}
-            row |= {"r2": found.value, "low": found.low, "high": found.high}
-            row["gain"], row["p"] = (0.0, np.nan)
-            if name != "baseline":
-                row["gain"], row["p"] = gain_p(
-                    design, base, values, layers, shuffles=shuffles, seed=seed
-                )
-            rows.append(row)
+    near = wide[["mass_to_previous", "mass_to_next", "mass_to_self"]].sum(axis=1)
+    leans = within_layers(importance["influence"].to_numpy(float), layers)
+    pairs = {
+        "sep": [(wide["mass_to_sep"].to_numpy(float), leans)],
+        "near": [(near.to_numpy(float), leans)],
+        "syntax": [(importance["relations"].to_numpy(float), leans)],
+        "tuned": [
+            (
+                importance[f"change_{task}"].to_numpy(float),
+                within_layers(importance[f"influence_{task}"].to_numpy(float), layers),
+            )
+            for task in tasks
+        ],
+        "roles": [(importance["roles"].to_numpy(float), leans)],
+    }
+    generator = np.random.default_rng(seed)
+    again = generator.integers(0, len(layers), (DRAWS, len(layers)))
+    places = np.vstack([np.arange(len(layers)), again])
+    orders = dealt(numbered(layers), SHUFFLES, generator)
+    rows = []
+    for name, both in pairs.items():
+        ranks = [(within_layers(one, layers), other) for one, other in both]
+        # A task whose answers never change orders no heads: it is left out of the mean.
+        rho = pd.DataFrame([correlation(a[places], b[places]) for a, b in ranks]).mean()
+        by_chance = pd.DataFrame([correlation(a, b[orders]) for a, b in ranks]).mean()
+        p = two_sided(rho[0], by_chance.to_numpy())
+        rows.append({"saying": name, **ends("rho", rho.to_numpy()), "p": p})
     table = pd.DataFrame(rows)
     table["q"] = controlled(table["p"])
-    return Found(table, _forecast_findings(table, draws))
-
-
-def _base(layers: np.ndarray, entropy: np.ndarray) -> np.ndarray:
-    """Depth and entropy, each with its square: what needs no paper at all."""
-    depth = (layers - layers.min()) / max(np.ptp(layers), 1)
-    return np.column_stack([depth, depth**2, entropy, entropy**2])
-
-
-def _forecast_findings(
-    table: pd.DataFrame, draws: Mapping[tuple[str, str, str], np.ndarray]
-) -> dict[str, Finding]:
-    """draws: (target, design, form) -> share foretold, of all heads and of heads drawn again."""
-    found: dict[str, Finding] = {}
-    for target in TARGETS:
-        own = {key[1:]: values for key, values in draws.items() if key[0] == target}
-        base = own.pop(("baseline", "numbers"))
-        label, number = (
-            max((one for (_, is_a), one in own.items() if is_a == form), key=lambda one: one[0])
-            for form in ("labels", "numbers")
-        )
-        best = max(label, number, key=lambda one: one[0])
-        told = {"baseline": base, "best": best, "best_label": label}
-        told |= {"label_loss": number - label, "lead": best - base}
-        found |= {f"forecast.{target}.{name}": drawn(values) for name, values in told.items()}
-        gains = table.loc[table["target"] == target, "q"] < ALPHA
-        found[f"forecast.{target}.gaining"] = Finding(float(gains.sum()))
-    return found
-
-
-@experiment(version=1)
-def effect_reliability(*, facts: Mapping[str, Mapping[str, Any]]) -> Found:
-    """How far two halves of the inputs order the heads alike, by task.
-
-    facts  task -> the facts of `task_effects`, or of `question_effects`
-    table  task, cost, influence: reliability of the order of heads by each, 1 at best
-    The median leaves questions out: they have a loss, and neither points nor answers to count.
-    """
-    rows = [{"task": task, **told["reliability"]} for task, told in facts.items()]
-    table = pd.DataFrame(rows).astype({"cost": float, "influence": float})
-    tasks = table[table["task"] != "questions"]
     found = {
-        f"reliability.{name}": Finding(float(tasks[name].median()))
-        for name in ("cost", "influence")
+        f"saying.{row.saying}": Finding(row.rho, row.low, row.high) for row in table.itertuples()
     }
-    return Found(table, found, {"tasks": list(facts)})
+    found |= _counts(importance, relations, effects, places)
+    return Found(table, found, {"tasks": list(tasks)})
 
 
-def spearman_grid(table: pd.DataFrame, column: str = "rho") -> pd.DataFrame:
-    """The correlations as a square table."""
-    names = list(MEASURES)
-    grid = pd.DataFrame(np.eye(len(names)), index=names, columns=names)
-    for row in table.to_dict("records"):
-        grid.loc[row["one"], row["other"]] = grid.loc[row["other"], row["one"]] = row[column]
-    return grid
+def _counts(
+    importance: pd.DataFrame,
+    relations: pd.DataFrame,
+    effects: Sequence[pd.DataFrame],
+    places: np.ndarray,
+) -> dict[str, Finding]:
+    """Sayings that are shares of heads or relations, or numbers of cases.
+
+    one_job    share of heads with at most one of Pande's coarse roles
+    one_head   share of relations whose best head leads the second by ten points or more
+    idle       share of heads times tasks without a loss, false discoveries controlled
+    helped     how many heads times tasks gain when disabled, false discoveries controlled
+    """
+    few = (importance["roles"].to_numpy() <= 1).astype(float)
+    accuracies = relations.groupby("relation")["accuracy"]
+    leads = accuracies.apply(lambda values: np.diff(np.sort(values)[-2:])[0])
+    q = controlled(np.concatenate([one["p"].to_numpy() for one in effects]))
+    cost = np.concatenate([one["cost"].to_numpy() for one in effects])
+    lost = (q < ALPHA) & (cost > 0)
+    return {
+        "saying.one_job": drawn(few[places].mean(1)),
+        "saying.one_head": Finding(float((leads >= LEAD).mean())),
+        "saying.idle": Finding(float(1 - lost.mean())),
+        "saying.helped": Finding(float(((q < ALPHA) & (cost < 0)).sum())),
+    }

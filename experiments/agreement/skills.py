@@ -1,4 +1,4 @@
-"""What each head finds: dependency relations beside the best offset, and antecedents."""
+"""What each head finds: dependency relations, compared with the best offset, and antecedents."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pandas as pd
 from attnlib.data.corpora import Corpus
 from attnlib.measuring.best_heads import DIRECTIONS, OFFSETS, hits, offset_hits
 from attnlib.measuring.bootstrap import estimate
+from attnlib.measuring.head_tables import head_rows
 from attnlib.measuring.prediction import is_punct, predictions
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
@@ -42,25 +43,18 @@ def head_relations(
         gain = right - baseline[:, None]
         by_sentence = _by_sentence(gain, found.rank[words], found.n_sentences)
         ends = estimate(*by_sentence, micro=True, seed=seed)
-        flat = np.arange(right.shape[1])
-        tables.append(
-            pd.DataFrame(
-                {
-                    "relation": relation,
-                    "layer": flat // found.n_heads + 1,
-                    "head": flat % found.n_heads + 1,
-                    "direction": np.array(DIRECTIONS)[better],
-                    "accuracy": 100 * right.mean(0),
-                    "baseline": 100 * baseline.mean(),
-                    "gain": 100 * ends.mean,
-                    "low": 100 * ends.low,
-                    "high": 100 * ends.high,
-                    "n": len(words),
-                }
-            )
-        )
+        table = _head_table(found.n_heads, direction=np.array(DIRECTIONS)[better])
+        table = table.assign(accuracy=100 * right.mean(0), baseline=100 * baseline.mean())
+        table = table.assign(gain=100 * ends.mean, low=100 * ends.low, high=100 * ends.high)
+        table.insert(0, "relation", relation)
+        tables.append(table.assign(n=len(words)))
     facts = {"inputs": len(corpus), "passes": found.n_sentences, "relations": frequent}
     return Found(pd.concat(tables, ignore_index=True), facts=facts)
+
+
+def _head_table(n_heads: int, **columns: np.ndarray) -> pd.DataFrame:
+    """One row per head, counted from 1, of columns over all heads of all layers."""
+    return head_rows(**{name: one.reshape(-1, n_heads) for name, one in columns.items()})
 
 
 def _by_sentence(
@@ -71,12 +65,6 @@ def _by_sentence(
     np.add.at(total, rank, values)
     count = np.bincount(rank, minlength=n_sentences).astype(float)
     return total, np.broadcast_to(count[:, None], total.shape)
-
-
-def best_relation(table: pd.DataFrame) -> pd.DataFrame:
-    """Of every head the relation that it finds best, by how far it beats the offset."""
-    best = table.loc[table.groupby(["layer", "head"])["gain"].idxmax()]
-    return best.sort_values(["layer", "head"]).reset_index(drop=True)
 
 
 @experiment(version=1)
@@ -97,16 +85,8 @@ def head_coreference(
     right = found.by_head["mentions"].astype(float)
     documents = np.unique(found.document, return_inverse=True)[1]
     ends = estimate(*_by_sentence(right, documents, documents.max() + 1), micro=True, seed=seed)
-    flat = np.arange(right.shape[1])
-    table = pd.DataFrame(
-        {
-            "layer": flat // found.n_heads + 1,
-            "head": flat % found.n_heads + 1,
-            "accuracy": 100 * ends.mean,
-            "low": 100 * ends.low,
-            "high": 100 * ends.high,
-        }
-    )
+    values = {"accuracy": ends.mean, "low": ends.low, "high": ends.high}
+    table = _head_table(found.n_heads, **{name: 100 * one for name, one in values.items()})
     baselines = {name: 100 * float(own.mean()) for name, own in found.baselines.items()}
     facts = {"inputs": len(corpus), "questions": len(found), "baselines": baselines}
     return Found(table, facts={**facts, "passes": len(corpus), "corpus": corpus.name})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -12,17 +12,18 @@ from jaxtyping import Float, Int
 
 from attnlib.data.corpora import Corpus
 from attnlib.errors import BadValue
+from attnlib.measuring.head_tables import head_rows
 from attnlib.measuring.roles import THRESHOLD
 from attnlib.measuring.significance import ALPHA, from_moments
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment
-from experiments.agreement.sightings import BLOCK, Sighting, sighting_of
-from experiments.kovaleva2019.grids import head_rows
+from experiments.agreement.head_numbers import BLOCK, Sighting, sighting_of
+from experiments.kovaleva2019.patterns import PATTERNS
 from experiments.shared.clusters import BEHAVIOURS, Thresholds
 from experiments.shared.head_types import TYPES, fitted, named_types
-from experiments.shared.patterns import PATTERNS
-from experiments.shared.taxonomies import agreement_kappa
+from experiments.shared.intervals import drawn
+from experiments.shared.sortings import agreement_kappa
 
 DRAWS = 200
 """Times that the inputs are drawn again and every head is named anew."""
@@ -52,6 +53,13 @@ NAMES = {
     "pande": "Pande: roles",
     "layer": "layer alone",
     "entropy": "entropy alone",
+}
+SHORT = {
+    "clark": "Clark",
+    "rule": "Kovaleva (rule)",
+    "network": "Kovaleva (network)",
+    "guan": "Guan",
+    "pande": "Pande",
 }
 QUESTIONS: Mapping[str, Mapping[str, Callable[[str], bool]]] = {
     "near": {
@@ -84,6 +92,8 @@ ASKED = {
 }
 
 Counts = Float[np.ndarray, "draw input"]
+Naming = tuple[np.ndarray, np.ndarray]
+"""Labels (head,) of all inputs, and (draw, head) of inputs drawn again."""
 
 
 @experiment(version=1, reads=["spacy-en"], trains=True)
@@ -178,8 +188,8 @@ def _types(seen: Sighting, counts: Counts, seed: int) -> Iterator[np.ndarray]:
     near = [first, seen.parts.index("self")]
     defined = ~np.isnan(seen.features).any((1, 2))
     rows = seen.features[defined]
-    for drawn in counts[:, defined]:
-        mean = np.tensordot(drawn / drawn.sum(), rows, 1)
+    for draw in counts[:, defined]:
+        mean = np.tensordot(draw / draw.sum(), rows, 1)
         try:
             names = named_types(mean, fitted(mean, 4, seed=seed, special=special), special, near)
         except BadValue:  # two clusters tie, as those of a network that learnt nothing may
@@ -222,7 +232,7 @@ def _halves(
     return found
 
 
-def labels_of(table: pd.DataFrame, vocabulary: str) -> tuple[np.ndarray, np.ndarray]:
+def labels_of(table: pd.DataFrame, vocabulary: str) -> Naming:
     """The labels (head,) of a vocabulary, and those of the draws (draw, head), as names."""
     rows = table[table["vocabulary"] == vocabulary].sort_values(["layer", "head"])
     classes = np.array(VOCABULARIES[vocabulary], dtype=object)
@@ -235,3 +245,15 @@ def answers(labels: np.ndarray, vocabulary: str, question: str) -> np.ndarray:
     yes = QUESTIONS[question][vocabulary]
     known = {label: yes(label) for label in np.unique(labels.astype(str))}
     return np.vectorize(known.__getitem__, otypes=[bool])(labels.astype(str))
+
+
+def compared(measure: Callable[..., float], one: Naming, other: Naming) -> np.ndarray:
+    """How far two namings agree: on all inputs, then in every draw of the inputs."""
+    draws = zip(one[1], other[1], strict=True)
+    return np.array([measure(one[0], other[0]), *(measure(*draw) for draw in draws)])
+
+
+def ends(name: str, draws: Sequence[float] | np.ndarray) -> dict[str, float]:
+    """Columns of a table: the first value under its name, and the interval of the others."""
+    found = drawn(draws)
+    return {name: found.value, "low": found.low, "high": found.high}

@@ -16,7 +16,7 @@ from bookkit.editions import notebook_path, settings_of
 from bookkit.notebooks import run_notebook
 from bookkit.project import project_root
 from bookkit.store import Found, versions
-from experiments.agreement.sightings import OFFSETS, ROLES, SURFACE
+from experiments.agreement.head_numbers import OFFSETS, ROLES, SURFACE
 from experiments.atlas import PUBLISHED, Atlas, Fact, Skill, atlas_in, from_text, load
 from experiments.clark2019.distances import distance_matrix
 from experiments.shared.views import readings_of

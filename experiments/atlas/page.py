@@ -20,8 +20,8 @@ from experiments.atlas import Atlas, atlas_in, from_text, words
 from experiments.atlas.facts import Fact
 from experiments.atlas.search import topics
 from experiments.guan2020.type_figures import TYPE_LOOKS
-from experiments.kovaleva2019.patternfigures import PATTERN_LOOKS
-from experiments.pande2021.roleoverlaps import role_look
+from experiments.kovaleva2019.pattern_figures import PATTERN_LOOKS
+from experiments.pande2021.role_figures import role_look
 
 CHAPTER = "Do four papers speak of the same heads?"
 """The chapter that draws the atlas. A page on its own has no book around it, so it is named."""

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from attnlib.errors import BadValue
+from attnlib.plots.labels import task_name
 from bookkit.pagetables import number_text, paper_name
 from experiments.atlas.facts import Fact, Skill
-from experiments.pande2021.roleoverlaps import task_name
 
 _WORDS = tomllib.loads((Path(__file__).parent / "words.toml").read_text(encoding="utf-8"))
 PLACES: dict[str, str] = _WORDS["places"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,14 +13,16 @@ from attnlib.data.assets import resolve
 from attnlib.data.corpora import Corpus, examples_digest
 from attnlib.data.examples import FrameExample, Span
 from attnlib.errors import CorpusError
-from attnlib.measuring.head_tables import layer_means, rank_correlation
+from attnlib.measuring.head_tables import head_names, head_rows, layer_means, rank_correlation
 from attnlib.measuring.significance import benjamini_hochberg, one_sided
-from attnlib.measuring.stream import Progress, stream
+from attnlib.measuring.stream import Progress, measure
 from attnlib.metrics.links import control_metric, found_links, frame_links, link_metric
 from attnlib.models import Encoder
+from attnlib.plots.lines import Lines, as_table
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.kovaleva2019.grids import TAIL, drawn, head_rows, mean_ends
+from experiments.kovaleva2019.patterns import all_maps
+from experiments.shared.intervals import TAIL, drawn, mean_ends
 
 ASSET, REFERENCE = "kovaleva-reference", "kovaleva_heads_digitised.tsv"
 LONGEST_SENTENCE, LONGEST_ELEMENT, LEAST_DISTANCE = 12, 3, 2
@@ -83,7 +86,7 @@ def frame_scores(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Found:
-    """Each head's largest weight along a link, mean over sentences, beside pairs as far apart.
+    """Each head's largest weight along a link, mean over sentences, and along pairs as far apart.
 
     name   of the findings: "frames" are those that the claims ask for
     table  layer, head, mean, low, high, control, lead, lead_low, lead_high, q (of a lead > 0)
@@ -91,7 +94,7 @@ def frame_scores(
     links = found_links("frame", corpus.examples, frame_links)
     metrics = [link(links, direction=direction) for link in (link_metric, control_metric)]
     length = min(MAX_LENGTH, encoder.max_length)
-    found = stream(encoder, corpus, metrics, max_length=length, progress=progress).not_empty()
+    found = measure(encoder, corpus, metrics, max_length=length, progress=progress)
     scores, controls = (found.values(metric.key) for metric in metrics)
     both = ~np.isnan(scores + controls).any((1, 2))
     lead = scores - controls
@@ -145,6 +148,43 @@ def _standing_out(scores: np.ndarray, lead: np.ndarray, seed: int) -> dict[str, 
     }
 
 
+@experiment(version=1)
+def frame_portraits(
+    corpus: Corpus, *, encoder: Encoder, names: Sequence[str], word: str = ""
+) -> Found:
+    """Some heads on a sentence with a frame: lines from the word that evokes it are marked.
+
+    table  the rows of `attnlib.plots.lines.as_table`
+    word   the sentence is the first whose target this is, or the first of all
+    """
+    found = [one for one in corpus.examples if not word or word in _target_words(one)]
+    if not found:
+        raise CorpusError(f"no frame of {corpus.name} is evoked by '{word}'. Name another word.")
+    example: Any = found[0]
+    maps, batch = all_maps(encoder, example)
+    pieces = encoder.tokenizer.convert_ids_to_tokens(batch.ids[0].tolist())
+    evoking = range(example.target.start, example.target.end)
+    marked = tuple(piece for piece, w in enumerate(batch.word[0].tolist()) if w in evoking)
+    panels = []
+    for name in names:
+        layer, head = (int(part) - 1 for part in name.split("-"))
+        one = maps[layer, head].numpy()
+        panels.append(Lines(pieces, one, name, f"frame {example.frame}", marked))
+    return Found(as_table(panels), facts={"inputs": 1})
+
+
+def _target_words(example: Any) -> tuple[str, ...]:
+    return tuple(example.words[example.target.start : example.target.end])
+
+
+def strongest(frames: pd.DataFrame, n: int) -> list[str]:
+    """The names of the n heads with the highest mean score."""
+    return head_names(frames.nlargest(n, "mean"))
+
+
+# --- the authors' maps ----------------------------------------------------------------------------
+
+
 def authors_map() -> pd.DataFrame:
     """The authors' published maps, read off the colours: layer, head (from 1), frames, cosine."""
     path = resolve(ASSET) / REFERENCE
@@ -169,11 +209,11 @@ def beside_authors(*tables: pd.DataFrame, columns: Sequence[str], seed: int = 0)
     authors' own model.
     """
     theirs = authors_map()
+    names = ["what", "layer", "ours", "authors", "rho", "p", "rho_heads"]
     rows, found = [], {}
     for table, pair in zip(tables, columns, strict=True):
         own, other = pair.split(":")
-        ours = layer_means(table, own)
-        profile = layer_means(theirs, other)
+        ours, profile = layer_means(table, own), layer_means(theirs, other)
         if len(ours) != len(profile):
             continue
         rho, p = rank_correlation(ours.to_numpy(), profile.to_numpy(), seed)
@@ -181,8 +221,7 @@ def beside_authors(*tables: pd.DataFrame, columns: Sequence[str], seed: int = 0)
         joint = table.merge(known, on=["layer", "head"])
         heads = rank_correlation(joint[own].to_numpy(), joint["theirs"].to_numpy(), seed)[0]
         found[BESIDE[other]] = Finding(rho)
-        for layer in profile.index:
-            told = {"what": other, "layer": layer, "ours": ours[layer], "authors": profile[layer]}
-            rows.append({**told, "rho": rho, "p": p, "rho_heads": heads})
-    names = ["what", "layer", "ours", "authors", "rho", "p", "rho_heads"]
+        rows += [
+            (other, layer, ours[layer], profile[layer], rho, p, heads) for layer in profile.index
+        ]
     return Found(pd.DataFrame(rows, columns=names), found)

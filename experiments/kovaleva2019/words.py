@@ -1,7 +1,9 @@
-"""Sec. 4.4, Fig. 6: attention that kinds of words receive, before and after fine-tuning."""
+"""Sec. 4.4, Fig. 6: attention to kinds of words, before and after fine-tuning, and in the code."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,20 +12,31 @@ import pandas as pd
 
 from attnlib.data.corpora import Corpus, with_trees
 from attnlib.measuring.bootstrap import statistics
-from attnlib.measuring.head_tables import head_name
+from attnlib.measuring.head_tables import head_name, head_rows
 from attnlib.measuring.significance import ALPHA, benjamini_hochberg, one_sided
-from attnlib.measuring.stream import Measurement, Progress
+from attnlib.measuring.stream import Measurement, Progress, measure
+from attnlib.metrics.links import words_of
 from attnlib.metrics.word_kinds import FEATURES, SPECIAL, stripe_metrics
 from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.kovaleva2019.grids import head_rows, mean_ends, measured
+from experiments.shared.intervals import mean_ends
 from experiments.shared.taskplans import tuned_model
 
 WORDS = tuple(one.name for one in FEATURES)
 KINDS = (*WORDS, *SPECIAL)
 NOUN_TASKS = ("mrpc", "rte", "qqp")
 NEGATION_TASK = "qnli"
+LISTED = (
+    *("neither", "nor", "not", "never", "none", "nothing", "nowhere"),
+    *("don't", "won't", "didn't", "hadn't", "haven't", "can't", "isn't", "wasn't"),
+    *("shouldn't", "couldn't"),
+)
+"""What the authors' code takes for a negation if its letters occur anywhere in a text, with their
+case; *no* is not among them."""
+SKIPPED = "negation"
+"""The one kind for which the authors' code leaves out inputs without it."""
+_WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 
 
 @experiment(version=1, reads=["spacy-en"], trains=True)
@@ -46,9 +59,8 @@ def stripe_maps(
     model = tuned_model(train, encoder=encoder, task=task, recipe=recipe, progress=progress)
     parsed = with_trees(test)
     metrics = stripe_metrics(parsed.examples)
-    before, after = (
-        measured(one, parsed, metrics, recipe, progress) for one in (encoder, model.encoder)
-    )
+    options: Any = {"max_length": recipe["max_length"], "on_long": "truncate", "progress": progress}
+    before, after = (measure(one, parsed, metrics, **options) for one in (encoder, model.encoder))
     parts = []
     for kind in KINDS:
         old, new = (found.values(f"stripe_{kind}") for found in (before, after))
@@ -110,19 +122,10 @@ def stripe_overview(*tables: pd.DataFrame, facts: Mapping[str, Mapping[str, Any]
     for table, task in zip(tables, facts, strict=True):
         for kind, part in table.groupby("kind", sort=False):
             top, gained = part.loc[part["after"].idxmax()], part.loc[part["change"].idxmax()]
-            sure = (part["q"] < ALPHA) & (part["change"] > 0)
-            rows.append(
-                {
-                    "task": task,
-                    "kind": kind,
-                    "n": int(part["n"].iloc[0]),
-                    "strongest": head_name(top),
-                    "after": top["after"],
-                    "gainers": int(sure.sum()),
-                    "gaining": head_name(gained),
-                    "gain": gained["change"],
-                }
-            )
+            row = {"task": task, "kind": kind, "n": int(part["n"].iloc[0])}
+            row |= {"strongest": head_name(top), "after": top["after"]}
+            row["gainers"] = int(((part["q"] < ALPHA) & (part["change"] > 0)).sum())
+            rows.append({**row, "gaining": head_name(gained), "gain": gained["change"]})
     table = pd.DataFrame(rows)
     return Found(table, _stripe_claims(table, facts))
 
@@ -166,3 +169,50 @@ def _centre(grid: np.ndarray) -> float:
 def _largest(grids: Iterable[np.ndarray]) -> float:
     """The largest value of any head; kinds that no drawn input has are left out."""
     return max(float(grid.max()) for grid in grids if not np.isnan(grid).any())
+
+
+# --- what the authors' code does ------------------------------------------------------------------
+
+
+@experiment(version=1, reads=["spacy-en"])
+def negation_by_letters(*corpora: Corpus, tasks: Sequence[str]) -> Found:
+    """Inputs with a negation, found as a word, and kept by the authors' code for its letters.
+
+    An input that is kept for letters inside other words has no column of that name: in the
+    authors' mean it counts as 0.
+
+    table  task, inputs, by_word (with a negation word), by_letters (kept by the code), wrong (kept
+           for letters only), missed (with a word, not kept), such_as: words taken for a negation
+    """
+    negation = next(one for one in FEATURES if one.name == "negation")
+    rows = []
+    for corpus, task in zip(corpora, tasks, strict=True):
+        counts = dict.fromkeys(("by_word", "by_letters", "wrong", "missed"), 0)
+        taken: Counter[str] = Counter()
+        parsed = with_trees(corpus)
+        for example in parsed.examples:
+            tree: Any = example
+            told = zip(tree.tags, tree.relations, words_of(example), strict=True)
+            by_word = any(negation.holds(tag, label, word) for tag, label, word in told)
+            text = " ".join(one if isinstance(one, str) else " ".join(one) for one in tree.parts)
+            hits, own = [word for word in LISTED if word in text], _WORD.findall(text.lower())
+            counts["by_word"] += by_word
+            counts["by_letters"] += bool(hits)
+            counts["wrong"] += bool(hits) and not set(hits) & set(own)
+            counts["missed"] += by_word and not hits
+            taken.update(w for w in own if w not in LISTED and any(hit in w for hit in hits))
+        common = ", ".join(word for word, _ in taken.most_common(4))
+        rows.append({"task": task, "inputs": len(parsed), **counts, "such_as": common})
+    return Found(pd.DataFrame(rows), facts={"inputs": sum(map(len, corpora))})
+
+
+def missing_as_zero(stripes: pd.DataFrame, inputs: int) -> pd.DataFrame:
+    """The strongest head of each kind when inputs without the kind are skipped, or count as 0.
+
+    stripes  the table of `stripe_maps` of one task, which has `n` inputs with each kind
+    returns  kind, n, layer, head, paper_way, authors_way
+    """
+    top = stripes.loc[stripes.groupby("kind", sort=False)["after"].idxmax()]
+    counted = (top["n"] / inputs).where(top["kind"] != SKIPPED, 1.0)
+    ways = top.assign(paper_way=top["after"], authors_way=counted * top["after"])
+    return ways[["kind", "n", "layer", "head", "paper_way", "authors_way"]].reset_index(drop=True)

@@ -1,22 +1,25 @@
-"""Every number of a task again and again, each time with its inputs drawn anew."""
+"""The paper's numbers with intervals: from all inputs of a task, then from inputs drawn anew."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from attnlib.data.corpora import Corpus
+from attnlib.measuring.bootstrap import LEVEL
 from attnlib.measuring.roles import THRESHOLD, RoleScores, moments
 from attnlib.measuring.significance import ALPHA, drawn_moments, from_moments
 from attnlib.measuring.stream import Progress
-from attnlib.metrics.sieves import SIEVES
+from attnlib.metrics.sieves import COARSE, SIEVES
 from attnlib.models import Encoder
+from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.pande2021.numbers import BLOCK, depth, role_numbers
-from experiments.pande2021.scoring import scores_of
+from experiments.pande2021.bias_scores import scores_of
+from experiments.pande2021.role_numbers import BLOCK, depth, role_numbers
 
 DRAWS = 200
 CHANGING = ("local", "block", BLOCK, "delimiter", "cls", "sep", "syntactic")
@@ -26,6 +29,16 @@ HEADS = "delimiter heads"
 """In the table of changes: the share of delimiter heads instead of a score."""
 PARTS = {"initial": (0, 4), "middle": (4, 8), "final": (8, 12)}
 """The thirds of Fig. 6, in twelfths of the depth."""
+BY_TASK = (
+    *("spearman", "multi.middle_over_rest", "multi.early_over_rest"),
+    *("block.layers_2_to_5", "block.layers_with_1", "block.ends_minus_middle"),
+)
+"""Numbers that the paper gives for single tasks."""
+SPREAD = "overlap.syntactic_local"
+"""A number whose smallest and largest value over tasks the paper gives."""
+
+
+# --- one task -------------------------------------------------------------------------------------
 
 
 @experiment(version=1, reads=["spacy-en"], trains=True)
@@ -44,8 +57,7 @@ def number_draws(
 
     table  draw, and one column per number of `role_numbers`
     """
-    options: Any = {"encoder": encoder, "task": task, "recipe": recipe, "tuned": True}
-    found = scores_of(train, test, **options, progress=progress)
+    found = scores_of(train, test, encoder, task, recipe, progress=progress)
     skew = {
         str(role): rows["skew"].to_numpy().reshape(found.values[role].shape[1:])
         for role, rows in moments(found, seed=seed).groupby("role", sort=False)
@@ -80,9 +92,10 @@ def bias_changes(
     table  draw (0 is all inputs), role, layer, change. The role "delimiter heads" is the change of
            the share of heads with the delimiter role.
     """
-    options: Any = {"encoder": encoder, "task": task, "recipe": recipe, "progress": progress}
-    before = scores_of(train, test, tuned=False, **options)
-    after = scores_of(train, test, tuned=True, **options)
+    before, after = (
+        scores_of(train, test, encoder, task, recipe, tuned=tuned, progress=progress)
+        for tuned in (False, True)
+    )
     rows = []
     for draw, counts in enumerate(_counts(before.n_inputs, seed)):
         (old, old_p), (new, new_p) = (_tests(s, counts, threshold) for s in (before, after))
@@ -95,18 +108,6 @@ def bias_changes(
     table = table[table["change"].notna()].astype({"change": "float32", "draw": "int16"})
     facts = {"inputs": before.n_inputs, "task": task}
     return Found(table.reset_index(drop=True), facts=facts)
-
-
-def parts_of(table: pd.DataFrame) -> pd.DataFrame:
-    """The changes of layers averaged within the initial, middle and final third."""
-    n_layers = int(table["layer"].max())
-    parts = []
-    for part, ends in PARTS.items():
-        place = depth(n_layers, *ends)
-        inside = table["layer"].between(place.start + 1, place.stop)
-        mean = table[inside].groupby(["draw", "role"], sort=False)["change"].mean()
-        parts.append(mean.reset_index().assign(part=part))
-    return pd.concat(parts, ignore_index=True)
 
 
 def _counts(n: int, seed: int) -> np.ndarray:
@@ -129,3 +130,96 @@ def _tests(
         p = from_moments(mean, sd, n, threshold).p
         means[role], tests[role] = (part.reshape(values.shape[1:]) for part in (mean, p))
     return means, tests
+
+
+# --- all tasks together: what the claims ask for --------------------------------------------------
+
+
+@experiment(version=1)
+def numbers_overview(*draws: pd.DataFrame, tasks: Sequence[str]) -> Found:
+    """The mean of every number over the tasks that define it.
+
+    draws  the tables of `number_draws`, one per task
+    table  number, task ("all" for the mean), value, low, high
+    """
+    names = [name for name in draws[0].columns if name != "draw"]
+    by_task = {name: np.stack([table[name].to_numpy(float) for table in draws]) for name in names}
+    means = {name: pd.DataFrame(values).mean().to_numpy() for name, values in by_task.items()}
+    found = {name: finding(mean) for name, mean in means.items()}
+    rows = []
+    for name, values in by_task.items():
+        rows.append({"number": name, "task": "all", **vars(found[name])})
+        for task, of_task in zip(tasks, values, strict=True):
+            one = finding(of_task)
+            rows.append({"number": name, "task": task, **vars(one)})
+            if name in BY_TASK:
+                found[f"{task}.{name}"] = one
+    found[f"{SPREAD}.least"] = finding(np.fmin.reduce(by_task[SPREAD]))
+    found[f"{SPREAD}.most"] = finding(np.fmax.reduce(by_task[SPREAD]))
+    found["score.rule"] = finding(np.floor(means["score.mean"]) + 1)
+    return Found(pd.DataFrame(rows), found, {"tasks": list(tasks)})
+
+
+@experiment(version=1)
+def changes_overview(*changes: pd.DataFrame, tasks: Sequence[str]) -> Found:
+    """Fig. 6 over all tasks: the change of each role in each third, and the claims' numbers.
+
+    changes  the tables of `bias_changes`, one per task
+    table    task ("all" for the mean), role, part, change, low, high
+    """
+    parts = [parts_of(table).assign(task=task) for table, task in zip(changes, tasks, strict=True)]
+    every = pd.concat(parts, ignore_index=True)
+    mean = every.groupby(["draw", "role", "part"], sort=False)["change"].mean()
+    both = pd.concat([every, mean.reset_index().assign(task="all")], ignore_index=True)
+    # Sizes are taken task by task: a rise in one task and a fall in another are both changes.
+    size = every.assign(change=every["change"].abs())
+    final = mean.unstack(["role", "part"]).sort_index().xs("final", axis=1, level="part")
+    mark = size[size["part"] == "final"].groupby(["draw", "role"])["change"].mean().unstack()
+    coarse = size[size["role"].isin(COARSE)]
+    third = coarse.groupby(["draw", "part"])["change"].mean().unstack()
+    numbers = {
+        "change.delimiter.final": _column(final, "delimiter"),
+        "change.block.final": _column(final, "block"),
+        "change.delimiter_heads.final": _column(final, HEADS),
+        "change.cls_over_sep": _column(mark, "cls") / _column(mark, "sep"),
+        "change.initial_over_final": _column(third, "initial") / _column(third, "final"),
+        "change.middle_over_final": _column(third, "middle") / _column(third, "final"),
+    }
+    found = {name: finding(values) for name, values in numbers.items()}
+    return Found(intervals(both, ["task", "role", "part"]), found, {"tasks": list(tasks)})
+
+
+def parts_of(table: pd.DataFrame) -> pd.DataFrame:
+    """The changes of layers averaged within the initial, middle and final third."""
+    n_layers = int(table["layer"].max())
+    parts = []
+    for part, ends in PARTS.items():
+        place = depth(n_layers, *ends)
+        inside = table["layer"].between(place.start + 1, place.stop)
+        mean = table[inside].groupby(["draw", "role"], sort=False)["change"].mean()
+        parts.append(mean.reset_index().assign(part=part))
+    return pd.concat(parts, ignore_index=True)
+
+
+def intervals(draws: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """The change in every group of a table of draws: the columns `by`, change, low, high."""
+    rows = []
+    for names, group in draws.groupby(list(by), sort=False):
+        one = finding(group.sort_values("draw")["change"].to_numpy(float))
+        rows.append((*names, one.value, one.low, one.high))
+    return pd.DataFrame(rows, columns=[*by, "change", "low", "high"])
+
+
+def finding(draws: np.ndarray) -> Finding:
+    """The value from all inputs, which is draw 0, and the interval of the others."""
+    value, rest = float(draws[0]), draws[1:][np.isfinite(draws[1:])]
+    if math.isnan(value) or not len(rest):
+        return Finding(value)
+    tail = 100 * (1 - LEVEL) / 2
+    low, high = np.percentile(rest, [tail, 100 - tail])
+    return Finding(value, float(low), float(high))
+
+
+def _column(table: pd.DataFrame, name: str) -> np.ndarray:
+    """A column by draw; NaN where no task, or no layer of a shallow network, defines it."""
+    return table.get(name, pd.Series(math.nan, index=table.index)).to_numpy(float)

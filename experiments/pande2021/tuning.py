@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -39,32 +38,22 @@ def tuning(
     answers, labels = model.outputs(test)
     kind = TASKS[task]
     constant = _constant(kind, model.outputs(train)[1] if kind.regression else labels)
-    found = scores(kind, answers, labels)
-    base = scores(kind, np.full_like(answers, constant), labels)
-    ends = _intervals(kind, answers, labels, list(found), seed)
-    rows = [
-        {
-            "metric": name,
-            "value": value,
-            "low": ends[name][0],
-            "high": ends[name][1],
-            "constant": 0.0 if math.isnan(base[name]) else base[name],
-        }
-        for name, value in found.items()
-    ]
-    facts = model.facts
+    table = pd.DataFrame({"value": scores(kind, answers, labels)})
+    table["low"], table["high"] = _interval(kind, answers, labels, seed)
+    ignorant = pd.Series(scores(kind, np.full_like(answers, constant), labels))
+    table["constant"] = ignorant.fillna(0.0)  # a constant answer has no correlation
+    numbers = {
+        f"{task}.{row.Index}": Finding(row.value, row.low, row.high) for row in table.itertuples()
+    }
     told = ("n_train", "steps", "epochs", "final_loss", "seconds", "history", "recipe")
-    return Found(
-        pd.DataFrame(rows),
-        {f"{task}.{name}": Finding(value, *ends[name]) for name, value in found.items()},
-        {
-            "inputs": facts["n_train"],
-            "held_out": len(test),
-            "passes": 3 * facts["steps"] * facts["recipe"]["batch_size"] + len(test),
-            "task": task,
-            **{name: facts[name] for name in told},
-        },
-    )
+    facts = {
+        "inputs": model.facts["n_train"],
+        "held_out": len(test),
+        "passes": 3 * model.facts["steps"] * model.facts["recipe"]["batch_size"] + len(test),
+        "task": task,
+        **{name: model.facts[name] for name in told},
+    }
+    return Found(table.rename_axis("metric").reset_index(), numbers, facts)
 
 
 def _constant(task: Task, labels: np.ndarray) -> float:
@@ -75,36 +64,13 @@ def _constant(task: Task, labels: np.ndarray) -> float:
     return float(values[counts.argmax()])
 
 
-def _intervals(
-    task: Task, answers: np.ndarray, labels: np.ndarray, names: list[str], seed: int
-) -> dict[str, tuple[float, float]]:
+def _interval(task: Task, answers: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarray:
+    """The ends (2, metric) of the interval of every metric, from inputs drawn again."""
     generator = np.random.default_rng(seed)
-    drawn: dict[str, list[float]] = {name: [] for name in names}
-    for _ in range(REPLICATES):
-        chosen = generator.integers(0, len(labels), len(labels))
-        for name, value in scores(task, answers[chosen], labels[chosen]).items():
-            drawn[name].append(value)
+    draws = [generator.integers(0, len(labels), len(labels)) for _ in range(REPLICATES)]
+    drawn = pd.DataFrame([scores(task, answers[at], labels[at]) for at in draws])
     tail = 100 * (1 - LEVEL) / 2
-    return {
-        name: (float(np.nanpercentile(v, tail)), float(np.nanpercentile(v, 100 - tail)))
-        for name, v in drawn.items()
-    }
-
-
-def tuning_rows(found: Mapping[str, Found]) -> pd.DataFrame:
-    """The table of all tasks: the task's own metric and accuracy, ours beside the constant."""
-    table = pd.concat([one.table.assign(task=task) for task, one in found.items()])
-    return table.assign(label=table["task"] + " " + table["metric"]).reset_index(drop=True)
-
-
-def tuning_caption(found: Mapping[str, Found]) -> str:
-    """What each model was trained on, for the figure of their scores."""
-    parts = [
-        f"{task}: {one.facts['n_train']:,} inputs, {one.facts['steps']} steps"
-        for task, one in found.items()
-    ]
-    told = "; ".join(parts)
-    return f"Scores on held-out inputs with 95% intervals, and the best constant answer. {told}."
+    return np.asarray(np.nanpercentile(drawn, [tail, 100 - tail], axis=0))
 
 
 @experiment(version=1)

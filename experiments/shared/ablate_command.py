@@ -6,12 +6,15 @@ the task's own metric. Random heads of the same layers are changed for compariso
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from rich.console import Console
+from rich.table import Table
 
 from attnlib.attention import interventions
 from attnlib.attention.ablation import matched_draws
@@ -55,6 +58,10 @@ from experiments.shared.training import Recipe
 MODES = {"intra": "no_intra", "inter": "no_inter"}
 """Short names of what is cut."""
 NEAR, SPECIAL = ("window_01", "self"), ("cls", "sep", "comma", "period")
+RANDOM_SETS = (
+    "random: the mean over random sets of as many heads of the same layers; p: the share of sets, "
+    "ours counted, that cost as much."
+)
 
 
 def ablation(
@@ -351,3 +358,63 @@ def _with_ends(losses: np.ndarray) -> pd.DataFrame:
     """What each variant loses on all inputs, and the interval over inputs drawn again."""
     low, high = percentile_interval(losses[1:])
     return pd.DataFrame({"lost": losses[0], "low": low, "high": high})
+
+
+# --- on the terminal ------------------------------------------------------------------------------
+
+
+def show_ablation(table: pd.DataFrame, console: Console) -> None:
+    """A few variants with their scores, or all heads with what each costs."""
+    if "metric" in table:
+        _show_task_ablation(table, console)
+        return
+    if "what" not in table:
+        shown = Table("head", "loss", "F1 lost", "95 %", box=None)
+        for row in table.itertuples():
+            loss = "–" if math.isnan(row.loss) else f"{row.loss:+.3f}"
+            shown.add_row(f"{row.layer}-{row.head}", loss, f"{row.lost:+.1f}", _ends(row))
+        console.print(shown)
+        console.print("loss: rise of the right answer's cross-entropy, in nats.")
+        return
+    columns = ("exact match", "F1", "95 %", "F1 lost", "95 %", "p")
+    shown = Table("heads", "number", *columns, box=None)
+    for row in table.itertuples():
+        shown.add_row(
+            str(row.what),
+            str(row.n_heads),
+            f"{row.em:.1f}",
+            f"{row.f1:.1f}",
+            "–" if math.isnan(row.f1_low) else f"{row.f1_low:.1f} to {row.f1_high:.1f}",
+            f"{row.lost:+.1f}",
+            "–" if row.what == "as it is" else _ends(row),
+            "–" if math.isnan(row.p) else f"{row.p:.2f}",
+        )
+    console.print(shown)
+    n = int(table["n_questions"].iloc[0])
+    console.print(f"{n} questions. {RANDOM_SETS}")
+
+
+def _ends(row: Any) -> str:
+    """The interval of a loss; a dash where there was nothing to draw again."""
+    return "–" if math.isnan(row.low) else f"{row.low:+.1f} to {row.high:+.1f}"
+
+
+def _show_task_ablation(table: pd.DataFrame, console: Console) -> None:
+    """The same of a task: its own metric, in points, and what is lost with its interval."""
+    n, metric = int(table["n_inputs"].iloc[0]), table["metric"].iloc[0]
+    if "what" not in table:
+        shown = Table("head", "points lost", "95 %", "p", "q", box=None)
+        for row in table.itertuples():
+            name = f"{row.layer}-{row.head}" if row.head else f"layer {row.layer}"
+            shown.add_row(name, f"{row.lost:+.1f}", _ends(row), f"{row.p:.3f}", f"{row.q:.3f}")
+        console.print(shown)
+        console.print(f"{metric} on {n} inputs; q: false discoveries controlled.")
+        return
+    shown = Table("heads", "number", str(metric), "points lost", "95 %", "p", box=None)
+    for row in table.itertuples():
+        ends = "–" if row.what == "as it is" else _ends(row)
+        p = "–" if math.isnan(row.p) else f"{row.p:.2f}"
+        score, lost = f"{row.score:.1f}", f"{row.lost:+.1f}"
+        shown.add_row(str(row.what), str(row.n_heads), score, lost, ends, p)
+    console.print(shown)
+    console.print(f"{n} inputs. {RANDOM_SETS}")

@@ -129,7 +129,7 @@ def test_a_damaged_notebook_is_not_reused(tmp_path: Path) -> None:
 
 def test_the_command_fetch_is_told_the_assets_of_every_edition() -> None:
     """The library knows of no edition: the book adds their names by an entry point."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "experiments" / "pyproject.toml").read_text())["project"]
     ((name, value),) = project["entry-points"]["attnlib.fetch_lists"].items()
     lists = EntryPoint(name, value, "attnlib.fetch_lists").load()()
     assert lists == {name: list(editions.load_edition(name).assets) for name in lists}

@@ -15,6 +15,7 @@ from scipy.stats import spearmanr
 from attnlib.measuring.head_tables import (
     head_name,
     head_names,
+    head_rows,
     layer_means,
     rank_correlation,
     records,
@@ -85,3 +86,11 @@ def test_rank_correlation_is_that_of_scipy(name: str) -> None:
 def test_a_profile_without_ranks_has_no_p() -> None:
     rho, p = rank_correlation(np.arange(5.0), np.full(5, 3.0))
     assert math.isnan(rho) and math.isnan(p)
+
+
+def test_a_grid_goes_into_rows_and_back() -> None:
+    grid = np.arange(6.0).reshape(2, 3)
+    table = head_rows(value=grid)
+    assert table[["layer", "head"]].iloc[-1].tolist() == [2, 3]
+    again = table.pivot(index="layer", columns="head", values="value")
+    assert np.array_equal(again.to_numpy(), grid)

@@ -485,3 +485,6 @@ def test_bad_input_is_named(call: Callable[[], object], message: str) -> None:
 
 def test_the_two_tests_keep_their_ddof() -> None:
     assert dict(significance.TESTS) == {"z": 1, "t": 0}
+
+
+# Ranks of two profiles

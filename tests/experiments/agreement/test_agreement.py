@@ -14,6 +14,7 @@ import torch
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Segment
 from attnlib.measuring.best_heads import DIRECTIONS, accuracy_grid
+from attnlib.measuring.head_tables import head_rows
 from attnlib.measuring.significance import ALPHA, one_sided
 from attnlib.models import Encoder
 from bookkit.claims import Finding, load_paper
@@ -40,12 +41,11 @@ from experiments.agreement.vocabularies import (
     labels_of,
     named_heads,
 )
-from experiments.kovaleva2019.grids import head_rows
+from experiments.kovaleva2019.patterns import PATTERNS, rule
 from experiments.shared.chapter import describe_corpus
 from experiments.shared.clusters import behaviours
 from experiments.shared.head_types import fitted, named_types
-from experiments.shared.patterns import PATTERNS, rule
-from experiments.shared.taxonomies import agreement_kappa
+from experiments.shared.sortings import agreement_kappa
 from tests.attnlib.measuring.test_prediction import picked, random_maps, random_trees
 from tests.maps import random_attention
 

@@ -16,7 +16,7 @@ import pytest
 import experiments.atlas
 from bookkit import publishing
 from bookkit.store import Found, Store
-from experiments.agreement.sightings import ROLES as TESTED
+from experiments.agreement.head_numbers import ROLES as TESTED
 from experiments.atlas import Atlas, Fact, Skill, atlas_in, from_text, load, making
 from experiments.atlas.making import _effects, _roles, _skills, known_atlas, made_atlas
 from experiments.atlas.page import atlas_page

@@ -17,35 +17,19 @@ from attnlib.data.corpora import Corpus
 from attnlib.data.examples import FrameExample, Span
 from attnlib.data.tasks import TASKS
 from attnlib.errors import BadValue, CorpusError
+from attnlib.measuring.head_tables import head_rows
 from attnlib.models import Encoder, load_encoder
 from bookkit.claims import load_paper
-from bookkit.store import Found
-from experiments import kovaleva2019 as paper
-from experiments.kovaleva2019 import disable, frames, grids, maps, repeats, tokens
+from experiments.kovaleva2019 import disabling, frames, links, pattern_shares, tuning, words
+from experiments.kovaleva2019.patterns import PATTERNS, class_f1, confusion
 from experiments.shared.finetune import finetuned
-from experiments.shared.patterns import PATTERNS
+from experiments.shared.sortings import kappa
 from tests.experiments.shared.test_finetune import SHORT, planted
 from tests.families import folders, one_thread
 
 __all__ = ["folders", "one_thread"]  # fixtures
 
 NAN = math.nan
-
-
-# --- small tables ---------------------------------------------------------------------------------
-
-
-def test_a_grid_goes_into_rows_and_back() -> None:
-    grid = np.arange(6.0).reshape(2, 3)
-    table = grids.head_rows(value=grid)
-    assert table[["layer", "head"]].iloc[-1].tolist() == [2, 3]
-    assert np.array_equal(grids.grid_of(table, "value"), grid)
-
-
-def test_an_interval_is_that_of_the_draws_not_of_the_value() -> None:
-    found = grids.drawn([5.0, *range(101), NAN])
-    assert [found.value, found.low, found.high] == pytest.approx([5.0, 2.5, 97.5])
-    assert math.isnan(grids.drawn([1.0]).low)
 
 
 # --- Table 1 --------------------------------------------------------------------------------------
@@ -63,7 +47,7 @@ def test_scores_of_starts_by_hand() -> None:
         "random": answers(labels, [0, 0, 0, 1]),
         "pretrained": answers(labels, labels),
     }
-    found = paper.starts_overview(*tables.values(), tasks=["mrpc"], starts=list(tables))
+    found = tuning.starts_overview(*tables.values(), tasks=["mrpc"], starts=list(tables))
     value = {name: one.value for name, one in found.findings.items()}
     assert value["tuning.mrpc.pretrained"] == 100.0 and value["tuning.mrpc.random"] == 0.0
     assert value["tuning.mrpc.frozen"] == pytest.approx(50.0)  # one of three: F1 = 2 / (2 + 2)
@@ -78,7 +62,7 @@ def test_scores_of_starts_by_hand() -> None:
 
 def test_a_constant_score_has_no_correlation() -> None:
     table = answers([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 5.0])
-    found = paper.starts_overview(table, tasks=["stsb"], starts=["pretrained"])
+    found = tuning.starts_overview(table, tasks=["stsb"], starts=["pretrained"])
     assert found.findings["tuning.stsb.above_constant"].value == pytest.approx(100.0)
 
 
@@ -86,7 +70,7 @@ def test_differences_of_starts_are_paired() -> None:
     """Two models that answer alike differ by nothing in every draw, however few the inputs."""
     rng = np.random.default_rng(0)
     table = answers(rng.integers(0, 2, 50).tolist(), rng.integers(0, 2, 50).tolist())
-    found = paper.starts_overview(table, table, tasks=["rte"], starts=["random", "pretrained"])
+    found = tuning.starts_overview(table, table, tasks=["rte"], starts=["random", "pretrained"])
     below = found.findings["tuning.rte.random_below"]
     assert (below.value, below.low, below.high) == (0.0, 0.0, 0.0)
     assert (
@@ -117,15 +101,15 @@ def swept(n: int, seed: int = 0, *, good: float = 0.0, bad: float = 0.0) -> pd.D
 
 def test_planted_heads_are_found_and_no_others() -> None:
     table = swept(600, good=0.3, bad=0.3)
-    found = paper.disabling_effects(table, task="rte")
-    judged = disable.controlled([found.table])
+    found = disabling.disabling_effects(table, task="rte")
+    judged = disabling.controlled([found.table])
     heads = judged[judged["head"] > 0].set_index("name")
     assert heads.index[heads["q_gain"] < 0.05].tolist() == ["2-3"]
     assert heads.index[heads["q_loss"] < 0.05].tolist() == ["4-1"]
     right = (table["2-3"] == table["label"]).mean() - (table["whole"] == table["label"]).mean()
     assert heads.loc["2-3", "change"] == pytest.approx(100 * right)
     assert heads.loc["2-3", "low"] > 0 and heads.loc["4-1", "high"] < 0
-    overview = paper.disabling_overview(found.table, facts={"rte": found.facts})
+    overview = disabling.disabling_overview(found.table, facts={"rte": found.facts})
     row = overview.table.iloc[0]
     assert (row["best_head"], row["gains"], row["losses"]) == ("2-3", 1, 1)
     most = overview.findings["disabling.most_best_gain"]
@@ -138,7 +122,7 @@ def test_the_best_of_many_idle_heads_gains_only_where_it_was_chosen() -> None:
     """The trap that the paper falls into: 16 heads that do nothing, and the best looks good."""
     gains, clean = [], []
     for seed in range(12):
-        facts = paper.disabling_effects(swept(200, seed), task="rte").facts
+        facts = disabling.disabling_effects(swept(200, seed), task="rte").facts
         gains.append(facts["chosen_gain"][0])
         clean.append(facts["clean_gain"][0])
     assert np.mean(gains) > 0.5 > 0.1 > np.mean(clean)
@@ -151,28 +135,28 @@ def test_true_losses_lend_no_significance_to_gains() -> None:
         {"task": "rte", "name": "x", "layer": 1, "head": range(1, 17), "p": p}
         | {"change": [-5.0] * 15 + [1.0], "low": 0.0, "high": 0.0}
     )
-    found = disable.controlled([table])
+    found = disabling.controlled([table])
     assert (found["q_loss"] < 0.05).sum() == 15 and (found["q_gain"] < 0.05).sum() == 0
 
 
 def test_small_p_values_are_refined_below_what_144_tests_need() -> None:
     table = swept(400, good=0.5, bad=0.0)
-    found = paper.disabling_effects(table, task="mrpc")  # F1: p by exchanging answers
+    found = disabling.disabling_effects(table, task="mrpc")  # F1: p by exchanging answers
     p = found.table.set_index("name")["p"]
     assert p["2-3"] < 0.05 / 144
 
 
 def test_frame_heads_are_the_strongest_of_the_frames_table() -> None:
-    scores = grids.head_rows(mean=np.arange(16.0).reshape(4, 4))  # 4-4 and 4-3 are strongest
-    effects = paper.disabling_effects(swept(300, bad=0.4), task="rte").table
-    found = paper.frame_heads_disabled(scores, effects, tasks=["rte"])
+    scores = head_rows(mean=np.arange(16.0).reshape(4, 4))  # 4-4 and 4-3 are strongest
+    effects = disabling.disabling_effects(swept(300, bad=0.4), task="rte").table
+    found = disabling.frame_heads_disabled(scores, effects, tasks=["rte"])
     assert found.facts["heads"] == ["4-4", "4-3"] and set(found.table["name"]) == {"4-4", "4-3"}
     loss = found.findings["disabling.frame_heads_loss"]
     assert loss.value == pytest.approx(-found.table["change"].min()) and loss.low <= loss.high
     hurt = scores.assign(
         mean=scores["mean"].where(~((scores["layer"] == 4) & (scores["head"] == 1)), 99)
     )
-    found = paper.frame_heads_disabled(hurt, effects, tasks=["rte"])
+    found = disabling.frame_heads_disabled(hurt, effects, tasks=["rte"])
     assert found.findings["disabling.frame_heads_significant"].value == 1
 
 
@@ -207,12 +191,12 @@ def framed(*examples: FrameExample) -> Corpus:
 def test_a_sentence_counts_once_and_none_at_all_is_refused() -> None:
     good = frame("he was becoming agitated", (3, 4), (0, 1))
     twice = framed(good, replace(good, id="again"))
-    assert len(paper.filtered(twice)) == len(paper.chosen_frames(twice)) == 1
-    assert len(paper.chosen_frames(replace(twice, name="framenet-473"))) == 2  # theirs as it is
+    assert len(frames.filtered(twice)) == len(frames.chosen_frames(twice)) == 1
+    assert len(frames.chosen_frames(replace(twice, name="framenet-473"))) == 2  # theirs as it is
     with pytest.raises(CorpusError, match="no sentence"):
-        paper.filtered(twice, but=framed(good))
+        frames.filtered(twice, but=framed(good))
     with pytest.raises(CorpusError, match="no sentence of own passes"):
-        paper.filtered(framed(frame("no element here", (0, 1))))
+        frames.filtered(framed(frame("no element here", (0, 1))))
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +207,7 @@ def bert(folders: Callable[[str], Path]) -> Encoder:
 def test_frame_scores_have_a_row_per_head_and_their_claims(bert: Encoder) -> None:
     words = ["the", "cat", "sat", "on", "a", "mat", "and", "the", "dog", "saw", "it"]
     examples = [frame(" ".join(words[i:] + words[:i]), (3, 4), (0, 1), (6, 8)) for i in range(8)]
-    found = paper.frame_scores(framed(*examples), encoder=bert)
+    found = frames.frame_scores(framed(*examples), encoder=bert)
     assert len(found.table) == bert.n_layers * bert.n_heads
     assert (found.table["mean"] >= found.table["control"] - 1).all()
     assert np.allclose(found.table["lead"], found.table["mean"] - found.table["control"])
@@ -231,25 +215,25 @@ def test_frame_scores_have_a_row_per_head_and_their_claims(bert: Encoder) -> Non
     assert found.findings["frames.sentences"].value == passing == found.facts["passing"]
     assert (
         "other.best_lead"
-        in paper.frame_scores(framed(*examples), encoder=bert, name="other").findings
+        in frames.frame_scores(framed(*examples), encoder=bert, name="other").findings
     )
 
 
 def test_layers_are_compared_with_the_authors_map(monkeypatch: pytest.MonkeyPatch) -> None:
     grid = np.arange(144.0).reshape(12, 12)
-    theirs = grids.head_rows(frames=grid, cosine=-grid)
+    theirs = head_rows(frames=grid, cosine=-grid)
     monkeypatch.setattr(frames, "authors_map", lambda: theirs)
-    ours = grids.head_rows(mean=2 * grid + 1)
-    found = paper.beside_authors(ours, ours, columns=["mean:frames", "mean:cosine"])
+    ours = head_rows(mean=2 * grid + 1)
+    found = frames.beside_authors(ours, ours, columns=["mean:frames", "mean:cosine"])
     assert found.findings["frames.layer_correlation"].value == pytest.approx(1)
     assert found.findings["cosine.authors_layers"].value == pytest.approx(-1)
 
 
 def test_a_column_of_ours_may_have_the_name_of_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     grid = np.arange(144.0).reshape(12, 12)
-    monkeypatch.setattr(frames, "authors_map", lambda: grids.head_rows(cosine=grid))
-    ours = grids.head_rows(cosine=grid**2)
-    found = paper.beside_authors(ours, columns=["cosine:cosine"])
+    monkeypatch.setattr(frames, "authors_map", lambda: head_rows(cosine=grid))
+    ours = head_rows(cosine=grid**2)
+    found = frames.beside_authors(ours, columns=["cosine:cosine"])
     assert found.findings["cosine.authors_layers"].value == pytest.approx(1)
     assert found.table["rho_heads"].to_list() == pytest.approx([1.0] * 12)
 
@@ -260,7 +244,7 @@ def test_a_column_of_ours_may_have_the_name_of_theirs(monkeypatch: pytest.Monkey
 def test_the_last_two_layers_by_hand() -> None:
     late = pd.DataFrame([[0.9, 0.8, 0.3, 0.4]] * 5)
     early = pd.DataFrame([[0.1, 0.8, 0.3, 0.4]] * 5)
-    found = paper.cosine_overview(late, early, tasks=["rte", "qqp"])
+    found = tuning.cosine_overview(late, early, tasks=["rte", "qqp"])
     assert found.findings["cosine.last_two"].value == 0.5
     wanted = np.mean([spearmanr(range(4), row).statistic for row in (late.iloc[0], early.iloc[0])])
     assert found.findings["cosine.layer_correlation"].value == pytest.approx(wanted)
@@ -274,8 +258,8 @@ def test_partial_correlation_removes_what_a_third_explains() -> None:
     third = rng.normal(size=2000)
     one, other = (third + rng.normal(size=2000) for _ in range(2))
     assert spearmanr(one, other).statistic > 0.4
-    assert abs(tokens.partial_rank(one, other, third)) < 0.06
-    assert math.isnan(tokens.partial_rank(third, other, third))
+    assert abs(links.partial_rank(one, other, third)) < 0.06
+    assert math.isnan(links.partial_rank(third, other, third))
 
 
 def test_partial_correlation_by_residuals() -> None:
@@ -287,7 +271,7 @@ def test_partial_correlation_by_residuals() -> None:
     a, b, c = (rankdata(row) for row in given)
     line = np.stack([np.ones(60), c], axis=1)
     left = [y - line @ np.linalg.lstsq(line, y, rcond=None)[0] for y in (a, b)]
-    assert tokens.partial_rank(*given) == pytest.approx(np.corrcoef(*left)[0, 1])
+    assert links.partial_rank(*given) == pytest.approx(np.corrcoef(*left)[0, 1])
 
 
 def test_sep_is_first_also_where_it_is_one_with_cls() -> None:
@@ -299,7 +283,7 @@ def test_sep_is_first_also_where_it_is_one_with_cls() -> None:
         read(noun=0.4, sep=0.3, punctuation=0.35),
         read(sep=0.3, punctuation=0.31),
     ]
-    found = paper.cls_overview(*tables, tasks=["stsb", "rte", "qnli"])
+    found = links.cls_overview(*tables, tasks=["stsb", "rte", "qnli"])
     assert found.table["sep_first"].tolist() == [True, False, False]
     assert found.findings["cls.sep_first"].value == pytest.approx(1 / 3)
     assert found.findings["cls.punctuation_first"].value == pytest.approx(2 / 3)
@@ -307,11 +291,11 @@ def test_sep_is_first_also_where_it_is_one_with_cls() -> None:
 
 def test_copies_and_costs_by_hand() -> None:
     copy = np.array([[0.4, 0.1], [0.2, 0.3]])
-    copies = grids.head_rows(copy=copy, other=np.full((2, 2), 0.1), ratio=copy / 0.1)
+    copies = head_rows(copy=copy, other=np.full((2, 2), 0.1), ratio=copy / 0.1)
     change = pd.DataFrame(
         {"layer": [1, 1, 2, 2, 1], "head": [1, 2, 1, 2, 0], "change": [-3.0, 1.0, 0.0, -2.0, -50.0]}
     )
-    found = repeats.repeats_overview(copies, change)
+    found = links.repeats_overview(copies, change)
     assert found.facts["needed"] == "1-1" and found.findings["repeats.best_ratio"].value == 4.0
     assert found.findings["repeats.cost_correlation"].value == pytest.approx(1.0)
 
@@ -336,7 +320,7 @@ def test_shares_are_corrected_by_what_the_network_mistakes() -> None:
     v, d, m, b, h = PATTERNS
     right = [(name, name) for name in (d, m, b, h)] * 200
     pairs = right + [(v, v)] * 400 + [(v, h)] * 200
-    found = paper.pattern_overview(
+    found = pattern_shares.pattern_overview(
         judged(pairs),
         counted(*[(4, 2, 0, 0, 6)] * 30),  # of 6 vertical maps 2 are called heterogeneous
         counted(*[(4, 2, 0, 4, 2)] * 30),
@@ -354,8 +338,8 @@ def test_shares_are_corrected_by_what_the_network_mistakes() -> None:
 
 
 def test_heads_are_drawn_whole() -> None:
-    draws = maps.drawn_heads(["a", "a", "b", "c", "c", "c"], seed=0)
-    assert draws[0].tolist() == [0, 1, 2, 3, 4, 5] and len(draws) == 1 + maps.DRAWS
+    draws = pattern_shares.drawn_heads(["a", "a", "b", "c", "c", "c"], seed=0)
+    assert draws[0].tolist() == [0, 1, 2, 3, 4, 5] and len(draws) == 1 + pattern_shares.DRAWS
     for at in draws[1:50]:
         counts = np.bincount(at, minlength=6)
         assert counts[0] == counts[1] and counts[3] == counts[4] == counts[5]
@@ -365,13 +349,13 @@ def test_a_task_trained_otherwise_brings_no_labelled_maps(bert: Encoder) -> None
     recipe = {"epochs": 3, "batch_size": 32, "learning_rate": 1e-4, "max_length": 128}
     named = replace(bert, name="e5-small")
     whole = Corpus("mrpc:train", "task", (None,) * 3668, {}, "", "")  # type: ignore[arg-type]
-    known = maps.known_maps([], named, {"mrpc": recipe}, [whole])
+    known = pattern_shares.known_maps([], named, {"mrpc": recipe}, [whole])
     assert {row.task for row in known} == {"mrpc"}
     with pytest.raises(BadValue, match="was labelled"):
-        maps.known_maps([], named, {"mrpc": {**recipe, "epochs": 1}}, [whole])
+        pattern_shares.known_maps([], named, {"mrpc": {**recipe, "epochs": 1}}, [whole])
     part = replace(whole, examples=whole.examples[:9])
     with pytest.raises(BadValue, match="was labelled"):
-        maps.known_maps([], named, {"mrpc": recipe}, [part])
+        pattern_shares.known_maps([], named, {"mrpc": recipe}, [part])
 
 
 def test_a_network_taught_nonsense_is_no_better_than_chance(
@@ -380,7 +364,7 @@ def test_a_network_taught_nonsense_is_no_better_than_chance(
     """The whole experiment on drawn pictures: labels learnt, shuffled labels not."""
     import torch
 
-    from tests.experiments.shared.test_patterns import planted_pictures
+    from tests.experiments.kovaleva2019.test_patterns import planted_pictures
 
     shades, labels = planted_pictures(200)
     rows = [
@@ -392,8 +376,10 @@ def test_a_network_taught_nonsense_is_no_better_than_chance(
         for i in range(len(labels))
     ]
     given = (rows, shades, labels, labels.numpy())
-    monkeypatch.setattr(maps, "labelled_pictures", lambda *a, **k: given)
-    found = maps.pattern_network(encoder=bert, recipes={}, models=[], labels="x", epochs=15)
+    monkeypatch.setattr(pattern_shares, "labelled_pictures", lambda *a, **k: given)
+    found = pattern_shares.pattern_network(
+        encoder=bert, recipes={}, models=[], labels="x", epochs=15
+    )
     assert found.findings["rule.macro"].value == pytest.approx(1.0)
     assert found.findings["network.f1"].value > 0.7 > 0.5 > found.findings["shuffled.macro"].value
     assert found.findings["network.f1_over_shuffled"].value > 2
@@ -405,24 +391,24 @@ def test_scores_of_confusions_are_those_of_scikit_learn() -> None:
 
     rng = np.random.default_rng(0)
     label, told = rng.integers(0, 4, (2, 90))  # the fifth class never occurs
-    grid = maps.confusion(label, told)
-    wanted = f1_score(label, told, labels=range(5), average=None, zero_division=0.0)
-    assert np.allclose(maps.class_f1(grid), wanted) and maps.class_f1(grid)[4] == 0
-    assert maps.kappa(grid[None])[0] == pytest.approx(cohen_kappa_score(label, told))
+    grid = confusion(label, told)
+    wanted = f1_score(label, told, labels=range(5), average=None, zero_division=np.nan)
+    assert np.allclose(class_f1(grid), wanted, equal_nan=True) and math.isnan(class_f1(grid)[4])
+    assert kappa(grid[None])[0] == pytest.approx(cohen_kappa_score(label, told))
 
 
 def test_labels_have_their_kappa_and_every_class() -> None:
-    found = paper.label_counts(labels="digest")
+    found = pattern_shares.label_counts(labels="digest")
     assert found.table["n"].sum() == found.facts["maps"] >= 400
-    kappa = found.findings["labels.kappa"]
-    assert kappa.low < kappa.value < kappa.high <= 1
+    own = found.findings["labels.kappa"]
+    assert own.low < own.value < own.high <= 1
     alike = found.facts["alike"] / found.facts["twice"]
-    assert kappa.value < alike  # part of the agreement is luck
+    assert own.value < alike  # part of the agreement is luck
 
 
 def test_maps_of_unknown_models_are_refused(bert: Encoder) -> None:
     with pytest.raises(BadValue, match="no map of gpt was labelled"):
-        maps.known_maps(["gpt"], bert, {}, [])
+        pattern_shares.known_maps(["gpt"], bert, {}, [])
 
 
 # --- everything on a tiny model, and all claims ---------------------------------------------------
@@ -437,26 +423,26 @@ def test_experiments_on_a_tiny_model(
     train, test = planted(40), planted(12, seed=3)
     options: Any = {"encoder": bert, "task": "sst2", "recipe": RECIPE}
     model = finetuned(bert, train, "sst2", recipe=SHORT)
-    trained = paper.start_answers(train, test, **options, start="pretrained")
+    trained = tuning.start_answers(train, test, **options, start="pretrained")
     assert np.array_equal(trained.table["answer"], model.predictions(test.examples))
-    plain = paper.start_answers(train, test, **options, start="untrained")
+    plain = tuning.start_answers(train, test, **options, start="untrained")
     assert len(plain.table) == 12 and "steps" not in plain.facts
     with pytest.raises(BadValue, match="start"):
-        paper.start_answers(train, test, **options, start="half")
-    swept = paper.disabled_answers(train, test, **options)
+        tuning.start_answers(train, test, **options, start="half")
+    swept = disabling.disabled_answers(train, test, **options)
     n_variants = bert.n_layers * bert.n_heads + bert.n_layers
     assert swept.table.shape == (12, 2 + n_variants)
     assert np.array_equal(swept.table["whole"], trained.table["answer"])
-    found = paper.map_cosines(train, test, **options)
+    found = tuning.map_cosines(train, test, **options)
     assert found.table["cosine"].between(0, 1 + 1e-9).all()
     assert np.allclose(
-        paper.layer_draws(found).iloc[0], found.table.groupby("layer")["cosine"].mean(), atol=1e-5
+        tuning.layer_draws(found).iloc[0], found.table.groupby("layer")["cosine"].mean(), atol=1e-5
     )
 
 
 def test_every_claim_has_a_measure_that_some_experiment_makes() -> None:
     """All names in the claims file are written in the package."""
-    package = Path(paper.__file__).parent
+    package = Path(frames.__file__).parent
     source = "".join(path.read_text(encoding="utf-8") for path in package.glob("*.py"))
     for claim in load_paper("kovaleva2019").claims:
         for name in {claim.measure, claim.phenomenon.measure or claim.measure}:
@@ -467,94 +453,38 @@ def test_every_claim_has_a_measure_that_some_experiment_makes() -> None:
             assert any(f'{start}{rest}"' in source for start in (f'"{kind}.', '"', "}.")), name
 
 
-def test_scores_of_starts_for_the_page() -> None:
-    table = pd.DataFrame(
-        {"task": ["rte", "rte"], "start": ["pretrained", "constant"], "metric": "accuracy"}
-        | {"value": [64.0, 53.0], "low": 60.0, "high": 70.0}
-    )
-    told = {"rte.tuned": {"value": 64.6}, "gain": {"value": 35.9}}
-    assert paper.score_table(Found(table), told).iloc[0].tolist() == ["64.0 (64.6)", "53.0"]
-    assert paper.paper_starts(told) == {("pre-trained, fine-tuned", "rte"): 64.6}
-    assert paper.heterogeneous({"heterogeneous_least": {"value": 32}}) == {"mrpc": 32.0}
+def test_what_survives_control_is_what_the_overview_counts() -> None:
+    effects = disabling.disabling_effects(swept(400, good=0.4, bad=0.4), task="rte")
+    gains = disabling.disabling_overview(effects.table, facts={"rte": dict(effects.facts)}).table
+    assert gains[["gains", "losses", "n_heads"]].sum().tolist() == [1, 1, 16]
+    assert gains.loc[0, "best_head"] == "2-3"
+    judged = disabling.controlled([effects.table])
+    sure = (judged["q_gain"] < 0.05) | (judged["q_loss"] < 0.05)
+    assert set(judged.loc[sure, "name"]) == {"2-3", "4-1"}
+    layers = judged.loc[judged["head"] == 0, "name"]
+    assert layers.tolist() == [f"layer {n}" for n in range(1, 5)]
 
 
-def framed_found(grid: np.ndarray, inputs: int = 9) -> Found:
-    control = np.full(grid.shape, 0.2)
-    lead = grid - control
-    table = grids.head_rows(mean=grid, low=grid, high=grid, control=control, lead=lead, q=grid)
-    return Found(table, facts={"inputs": inputs, "frames": 3, "passing": 2})
-
-
-def test_frames_for_the_page() -> None:
-    grid = np.array([[0.9, 0.04], [0.5, 0.01]])
-    first = framed_found(grid)
-    quotes = paper.frame_quotes(first)
-    assert (quotes["frame_best"], quotes["frame_second"]) == ("1-1", "2-1")
-    assert quotes["frame_leaders"] == 0  # small q, but behind their control
-    more = paper.larger_rows(first, {"turned": framed_found(1 - grid, 30)})
-    assert more["rank correlation of the map"].round(6).tolist() == [1.0, -1.0]
-    assert more.loc["turned", "sentences"] == 30 and more.loc["turned", "strongest"] == "2-2 (0.99)"
-    both = paper.direction_rows({"forward": first, "backward": framed_found(1 - grid)})
-    assert both["strongest"].tolist() == ["1-1", "2-2"]
-
-
-def test_disabling_for_the_page() -> None:
-    effects = {"rte": paper.disabling_effects(swept(400, good=0.4, bad=0.4), task="rte")}
-    gains = paper.disabling_overview(
-        *(one.table for one in effects.values()), facts=paper.numbers_of(effects)
-    )
-    quotes = paper.disabling_quotes(gains)
-    assert (quotes["n_gains"], quotes["n_losses"], quotes["n_disabling_tests"]) == (1, 1, 16)
-    assert paper.disabling_table(gains).loc["RTE", "best head off"] == "2-3"
-    shown = paper.disabled(effects, layers=False)
-    assert set(shown.loc[shown["significant"], "name"]) == {"2-3", "4-1"}
-    assert paper.disabled(effects, layers=True)["name"].tolist() == [
-        f"layer {n}" for n in range(1, 5)
-    ]
-
-
-def test_words_and_links_for_the_page() -> None:
+def test_links_that_are_positions_and_missing_words() -> None:
     rng = np.random.default_rng(0)
     near = rng.random((3, 4))
     columns = {"near": near, "subject": near**2, "pronoun": rng.random((3, 4))}
     for name in ("subject", "pronoun"):
         columns |= {f"{name}_lead": rng.random((3, 4)), f"{name}_q": np.full((3, 4), 0.01)}
-    links = paper.link_overview(grids.head_rows(**columns), tasks=["sst2"])
-    shown = paper.link_table(links)
-    assert shown.loc[("subject", "SST-2"), "with neighbours"] == pytest.approx(1.0)
-    assert math.isnan(shown.loc[("subject", "SST-2"), "given neighbours"])
-    assert links.findings["tokens.subject_beyond_distance"].value == 100.0
-    stripes = grids.head_rows(after=near, change=near - 0.5, q=np.zeros((3, 4)))
-    found = Found(stripes.assign(kind="cls", n=5), facts={"inputs": 20})
-    skipped = Found(stripes.assign(kind="negation", n=5), facts={"inputs": 20})
-    (row,) = paper.missing_rows(skipped).to_dict("records")
-    assert row["authors_way"] == row["paper_way"]  # the one kind that their code leaves out
-    assert set(paper.kind_grids(found)["kind"]) == {"[CLS]"}
-    assert paper.kind_grids(found)["sure"].sum() == (near > 0.5).sum()
-    (row,) = paper.missing_rows(found).to_dict("records")
-    assert row["authors_way"] == pytest.approx(row["paper_way"] / 4)  # 5 of 20 inputs have it
-
-
-def test_gainers_are_counted_for_every_kind() -> None:
-    rows = [("rte", "noun", 3), ("rte", "cls", 1), ("sst2", "noun", 2)]
-    table = paper.gainer_table(Found(pd.DataFrame(rows, columns=["task", "kind", "gainers"])))
-    assert table.to_dict("index") == {"RTE": {"noun": 3, "cls": 1}, "SST-2": {"noun": 2, "cls": 0}}
-    assert paper.first_of_pairs({"sst2": 0, "qqp": 0}) == "qqp"
-    with pytest.raises(BadValue, match="single texts"):
-        paper.first_of_pairs({"sst2": 0})
-
-
-def test_networks_and_passes_stand_beside_each_other() -> None:
-    v, d = PATTERNS[:2]
-    network = Found(pd.DataFrame({"label": [v, v, d], "network": [v, d, d], "rule": [v, v, v]}))
-    labels = Found(pd.DataFrame({"x": [1]}), facts={"second_pass": [[v, v], [d, v]]})
-    rows = paper.confusion_rows(network, labels).set_index(["by", "label", "called"])["n"]
-    assert rows["network", v, d] == 1 and rows["rule", d, v] == 1 and rows["second pass", d, v] == 1
+    found = links.link_overview(head_rows(**columns), tasks=["sst2"])
+    shown = found.table.set_index("link")
+    assert shown.loc["subject", "diagonal"] == pytest.approx(1.0)
+    assert math.isnan(shown.loc["subject", "other_given_near"])
+    assert found.findings["tokens.subject_beyond_distance"].value == 100.0
+    stripes = head_rows(after=near, change=near - 0.5, q=np.zeros((3, 4)))
+    both = pd.concat([stripes.assign(kind=kind, n=5) for kind in ("negation", "cls")])
+    skipped, counted = words.missing_as_zero(both.reset_index(), 20).to_dict("records")
+    assert skipped["authors_way"] == skipped["paper_way"]  # their code leaves these inputs out
+    assert counted["authors_way"] == pytest.approx(counted["paper_way"] / 4)  # 5 of 20 have it
 
 
 def test_negations_by_letters_are_counted_beside_words(monkeypatch: pytest.MonkeyPatch) -> None:
     from attnlib.data.examples import ParsedText
-    from experiments.kovaleva2019 import disagreements
 
     def parsed(text: str) -> ParsedText:
         words = tuple(text.split())
@@ -563,8 +493,8 @@ def test_negations_by_letters_are_counted_beside_words(monkeypatch: pytest.Monke
 
     texts = ("go north", "not now", "hello", "no way", "a note , nor this", "Not me")
     corpus = Corpus("own", "task", tuple(map(parsed, texts)), {}, "", "")
-    monkeypatch.setattr(disagreements, "with_trees", lambda one: one)
-    row = paper.negation_by_letters(corpus, tasks=["rte"]).table.iloc[0]
+    monkeypatch.setattr(words, "with_trees", lambda one: one)
+    row = words.negation_by_letters(corpus, tasks=["rte"]).table.iloc[0]
     # north is kept for its letters alone; "no" is not on the list, and "Not" has another case
     assert (row["inputs"], row["by_word"], row["by_letters"]) == (6, 4, 3)
     assert (row["wrong"], row["missed"]) == (1, 2)
@@ -575,8 +505,7 @@ def test_negations_by_letters_are_counted_beside_words(monkeypatch: pytest.Monke
 def test_a_model_without_labelled_maps_is_shown_those_of_another(
     model: str, folders: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from experiments.kovaleva2019 import portraits
-    from experiments.shared.patterns import LabelledMap
+    from experiments.kovaleva2019.patterns import LabelledMap
 
     encoder = load_encoder(folders("bert"), device="cpu")
     texts = planted(3, name="toy")
@@ -598,10 +527,10 @@ def test_a_model_without_labelled_maps_is_shown_those_of_another(
         loaded.append(name)
         return replace(encoder, name=name)
 
-    monkeypatch.setattr(portraits, "labelled_maps", lambda: rows)
-    monkeypatch.setattr(portraits, "load_encoder", load)
-    found = paper.example_maps(replace(encoder, name=model), {"toy:dev": texts})
+    monkeypatch.setattr(pattern_shares, "labelled_maps", lambda: rows)
+    monkeypatch.setattr(pattern_shares, "load_encoder", load)
+    found = pattern_shares.example_maps(replace(encoder, name=model), {"toy:dev": texts})
     assert [one.pattern for one in found] == ["block", "block"]
-    assert found[0].picture.shape == (portraits.LARGE, portraits.LARGE)
+    assert found[0].picture.shape == (pattern_shares.LARGE, pattern_shares.LARGE)
     assert loaded == (["labelled"] if model == "bert" else [])
     assert not np.array_equal(found[0].picture, found[1].picture)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from experiments.shared.patterns import PATTERNS, labelled_maps
+from experiments.kovaleva2019.patterns import PATTERNS, labelled_maps
 
 ROW = re.compile(r"<tr><td>(\d+)</td><td>([^<]+)</td><td>(\S+) (\d+)-(\d+)</td></tr>")
 PICTURE = re.compile(r'alt="map (\d+)" src="data:image/png;base64,([^"]+)"')

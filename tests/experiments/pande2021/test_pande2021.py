@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -20,17 +21,16 @@ from transformers import BertConfig
 from attnlib.attention.encode import Batch
 from attnlib.data.examples import Segment
 from attnlib.errors import BadValue, CorpusError
-from attnlib.measuring.roles import RoleScores, moments, role_scores
+from attnlib.measuring.roles import RoleScores, moments, role_scores, role_tests
 from attnlib.metrics.relations import Relation
 from attnlib.metrics.sieves import COARSE, SIEVES
 from attnlib.models import Encoder, random_encoder
-from bookkit.claims import load_paper
+from bookkit import pagetables
+from bookkit.claims import Finding, load_paper
 from bookkit.store import Found
-from experiments.pande2021 import beside, draws, newroles, overview, scoring
-from experiments.pande2021 import rows as page_rows
-from experiments.pande2021.disagreements import disagreements, threshold_curves
-from experiments.pande2021.numbers import BLOCK, depth, role_numbers
-from experiments.pande2021.tuning import tuning_caption, tuning_overview, tuning_rows
+from experiments.pande2021 import authors, bias_scores, draws, sieves
+from experiments.pande2021.role_numbers import BLOCK, depth, role_numbers
+from experiments.pande2021.tuning import tuning_overview
 from experiments.shared.taskplans import Plan, over_tasks, task_plans
 from tests.attnlib.measuring.test_roles import TEXTS, corpus_of, scores_of
 from tests.families import one_thread, word_piece_tokenizer
@@ -38,6 +38,7 @@ from tests.maps import collated, text_of
 
 __all__ = ["one_thread"]  # fixture
 
+ROOT = Path(__file__).parents[3]
 NAN = math.nan
 ROLES = (*SIEVES, BLOCK)
 FOUR = ("qnli", "qqp", "mrpc", "sst2")
@@ -307,13 +308,13 @@ def give(monkeypatch: pytest.MonkeyPatch) -> Give:
     """Put scores in the place of those of models: after fine-tuning, and before."""
 
     def scores(after: RoleScores, before: RoleScores | None = None) -> None:
-        def stub(*_: Any, tuned: bool, **__: Any) -> RoleScores:
+        def stub(*_: Any, tuned: bool = True, **__: Any) -> RoleScores:
             chosen = after if tuned else before
             assert chosen is not None
             return chosen
 
         monkeypatch.setattr(draws, "scores_of", stub)
-        monkeypatch.setattr(scoring, "scores_of", stub)
+        monkeypatch.setattr(bias_scores, "scores_of", stub)
 
     return scores
 
@@ -441,17 +442,12 @@ def test_thirds_of_the_layers() -> None:
 
 def test_draw_0_is_the_value_and_the_others_its_interval() -> None:
     rest = np.arange(1.0, 202.0)
-    found = overview.finding(np.concatenate([[5.0], rest, [NAN]]))
+    found = draws.finding(np.concatenate([[5.0], rest, [NAN]]))
     assert (found.value, found.low, found.high) == pytest.approx((5.0, 6.0, 196.0))
-    alone = overview.finding(np.array([2.0, NAN]))
+    alone = draws.finding(np.array([2.0, NAN]))
     assert alone.value == 2 and math.isnan(alone.low)
-    undefined = overview.finding(np.array([NAN, 1.0, 2.0]))
+    undefined = draws.finding(np.array([NAN, 1.0, 2.0]))
     assert math.isnan(undefined.value) and math.isnan(undefined.high)
-
-
-def test_means_are_over_the_tasks_that_define_a_number() -> None:
-    values = np.array([[1.0, NAN, NAN, 4.0], [3.0, 2.0, NAN, NAN]])
-    np.testing.assert_array_equal(overview._mean(values), [2.0, 2.0, NAN, 4.0])
 
 
 def number_table(n_draws: int = 4, **columns: Sequence[float]) -> pd.DataFrame:
@@ -469,7 +465,7 @@ def test_numbers_of_all_tasks() -> None:
         **{"overlap.syntactic_local": [0.8, 0.0, 0.1, NAN], "score.mean": [3.2, 1.0, 3.5, 4.0]},
         spearman=[NAN] * 4,
     )
-    found = overview.numbers_overview(one, other, tasks=["qnli", "sst2"])
+    found = draws.numbers_overview(one, other, tasks=["qnli", "sst2"])
     seen = found.findings
     assert seen["overlap.syntactic_local"].value == pytest.approx(0.5)
     assert seen["overlap.syntactic_local.least"].value == 0.2
@@ -486,10 +482,18 @@ def test_numbers_of_all_tasks() -> None:
     assert not any(name.startswith("qnli.score") for name in seen)
 
 
+def test_means_are_over_the_tasks_that_define_a_number() -> None:
+    given = {"one": [1.0, NAN], "two": [NAN, 2.0], "none": [NAN, NAN], "both": [1.0, 3.0]}
+    tables = [number_table(**{name: [pair[i]] * 4 for name, pair in given.items()}) for i in (0, 1)]
+    found = draws.numbers_overview(*tables, tasks=["qnli", "sst2"]).findings
+    means = [found[name].value for name in given]
+    np.testing.assert_array_equal(means, [1.0, 2.0, NAN, 2.0])
+
+
 def test_the_rule_of_the_threshold_is_strict() -> None:
     """A mean of exactly 3 gives 4."""
     table = number_table(**{"score.mean": [3.0, 2.9, 2.9, 2.9]})
-    assert overview.numbers_overview(table, tasks=["qqp"]).findings["score.rule"].value == 4
+    assert draws.numbers_overview(table, tasks=["qqp"]).findings["score.rule"].value == 4
 
 
 CHANGES = {
@@ -509,7 +513,7 @@ CHANGES = {
 
 def test_changes_of_all_tasks() -> None:
     tables = [change_table(by_role) for by_role in CHANGES.values()]
-    found = overview.changes_overview(*tables, tasks=list(CHANGES))
+    found = draws.changes_overview(*tables, tasks=list(CHANGES))
     expected = {
         "change.delimiter.final": -3.0,
         "change.block.final": 1.0,
@@ -528,12 +532,10 @@ def test_changes_of_all_tasks() -> None:
     assert table["sst2", "cls", "final"] == pytest.approx(1.5)
     assert table["all", "cls", "final"] == pytest.approx(0.5)
     assert ("sst2", "block", "final") not in table.index
-    rows = page_rows.change_rows(found)
-    assert set(rows["task"]) == set(CHANGES) and set(rows["role"]) == set(COARSE)
 
 
 def test_changes_without_a_pair_of_texts() -> None:
-    found = overview.changes_overview(change_table(CHANGES["sst2"]), tasks=["sst2"])
+    found = draws.changes_overview(change_table(CHANGES["sst2"]), tasks=["sst2"])
     assert math.isnan(found.findings["change.block.final"].value)
     assert found.findings["change.delimiter.final"].value == pytest.approx(-2)
 
@@ -561,13 +563,13 @@ def test_every_claim_is_measured_and_every_number_is_claimed(
         numbers_of.append(drawn_numbers(threshold=1.0))
         changes.append(changes_of())
     gains = pd.DataFrame({"metric": ["accuracy"], "value": [0.8], "constant": [0.5]})
-    monkeypatch.setattr(scoring, "random_twin", lambda encoder, seed: encoder)
-    monkeypatch.setattr(scoring, "role_scores", lambda *_, **__: synthetic())
+    monkeypatch.setattr(bias_scores, "random_twin", lambda encoder, seed: encoder)
+    monkeypatch.setattr(bias_scores, "role_scores", lambda *_, **__: synthetic())
     named = {
-        **overview.numbers_overview(*numbers_of, tasks=FOUR).findings,
-        **overview.changes_overview(*changes, tasks=FOUR).findings,
+        **draws.numbers_overview(*numbers_of, tasks=FOUR).findings,
+        **draws.changes_overview(*changes, tasks=FOUR).findings,
         **tuning_overview(*[gains] * 4, tasks=FOUR).findings,
-        **scoring.random_heads(None, encoder=None).findings,
+        **bias_scores.random_heads(None, encoder=None).findings,
     }
     wanted = set()
     for claim in load_paper("pande2021").claims:
@@ -576,8 +578,8 @@ def test_every_claim_is_measured_and_every_number_is_claimed(
     assert set(named) - wanted == UNUSED
     undefined = [name for name, one in named.items() if math.isnan(one.value)]
     assert undefined == [f"sst2.{name}" for name in OF_PAIRS[3:]]  # a task of one text
-    quotes = page_rows.overview_quotes(overview.numbers_overview(*numbers_of, tasks=FOUR))
-    assert all(name.isidentifier() for name in quotes) and quotes["score_mean"] > 0
+    quotes = {name.replace(".", "_") for name in named}
+    assert all(name.isidentifier() for name in quotes)
 
 
 def test_the_least_gain_over_tasks() -> None:
@@ -586,9 +588,6 @@ def test_the_least_gain_over_tasks() -> None:
     found = tuning_overview(one, other, tasks=["mrpc", "stsb"])
     assert found.table["gain"].tolist() == pytest.approx([0.1, 0.5])
     assert found.findings["tuned.least_gain"].value == pytest.approx(0.1)
-    both = {"mrpc": Found(one, facts={"n_train": 3000, "steps": 7}), "stsb": Found(other)}
-    assert tuning_rows(both)["task"].tolist() == ["mrpc", "mrpc", "stsb", "stsb"]
-    assert "mrpc: 3,000 inputs, 7 steps" in tuning_caption({"mrpc": both["mrpc"]})
 
 
 # --- plans ---------------------------------------------------------------------------------------
@@ -665,14 +664,14 @@ sst-2 2 4 5 2.50 0.10
 
 @pytest.fixture
 def published(tmp_path: Path) -> Path:
-    (tmp_path / beside.FEW).write_text(FEW.replace(" ", "\t"))
-    (tmp_path / beside.MANY).write_text(MANY.replace(" ", "\t"))
+    (tmp_path / authors.FEW).write_text(FEW.replace(" ", "\t"))
+    (tmp_path / authors.MANY).write_text(MANY.replace(" ", "\t"))
     return tmp_path
 
 
 def test_maps_of_the_authors(published: Path) -> None:
     """Layers from 1, our names; the end of a colour scale is its value; local of 1,000 inputs."""
-    table = beside.authors_maps(published)
+    table = authors.authors_maps(published)
     assert list(table.itertuples(index=False, name=None)) == [
         ("qnli", "local", 1, 1, 1.53),
         ("sst2", "local", 5, 6, 2.5),
@@ -686,10 +685,10 @@ def test_maps_of_the_authors(published: Path) -> None:
 
 
 def test_maps_without_a_known_role_are_refused(published: Path) -> None:
-    (published / beside.FEW).write_text(FEW.splitlines()[0].replace(" ", "\t") + "\n")
-    (published / beside.MANY).write_text(MANY.splitlines()[0].replace(" ", "\t") + "\n")
+    (published / authors.FEW).write_text(FEW.splitlines()[0].replace(" ", "\t") + "\n")
+    (published / authors.MANY).write_text(MANY.splitlines()[0].replace(" ", "\t") + "\n")
     with pytest.raises(CorpusError, match="none of the roles"):
-        beside.authors_maps(published)
+        authors.authors_maps(published)
 
 
 def profile_rows(task: str, role: str, by_layer: Sequence[float]) -> str:
@@ -701,21 +700,52 @@ def test_layer_profiles_stand_side_by_side(published: Path, monkeypatch) -> None
     head = FEW.splitlines()[0].replace(" ", "\t") + "\n"
     many = MANY.splitlines()[0].replace(" ", "\t") + "\n"
     profile = [1.0, 4.0, 2.0, 8.0]
-    (published / beside.FEW).write_text(head + profile_rows("qnli", "delim_cls", profile))
-    (published / beside.MANY).write_text(many + profile_rows("sst-2", "2", profile))
-    monkeypatch.setattr(beside, "resolve", lambda name: published)
+    (published / authors.FEW).write_text(head + profile_rows("qnli", "delim_cls", profile))
+    (published / authors.MANY).write_text(many + profile_rows("sst-2", "2", profile))
+    monkeypatch.setattr(authors, "resolve", lambda name: published)
     grid = {"layer": [1, 1, 2, 2, 3, 3, 4, 4], "head": [1, 2] * 4}
     cls = pd.DataFrame({"role": "cls", **grid, "bias": [0, 2, 2, 4, 1, 3, 9, 9]})
     local = pd.DataFrame({"role": "local", **grid, "bias": NAN})
-    found = beside.authors_beside(cls, local, tasks=["qnli", "sst2"])
+    found = authors.authors_beside(cls, local, tasks=["qnli", "sst2"])
     assert found.table["role"].tolist() == ["cls"] * 4  # nothing stands beside what is undefined
     assert found.table["ours"].tolist() == [1, 3, 2, 9]
     assert found.table["authors"].tolist() == profile
-    (row,) = page_rows.beside_correlations(found).to_dict("records")
-    assert row["rho"] == pytest.approx(1) and row["p"] == pytest.approx(1 / 24, abs=0.01)
+    assert found.table["rho"].to_numpy() == pytest.approx(1)
+    assert found.table["p"].to_numpy() == pytest.approx(1 / 24, abs=0.01)
 
 
-# --- rows behind figures -------------------------------------------------------------------------
+# --- cells of the chapter that compute ------------------------------------------------------------
+
+CELLS = {
+    cell["id"]: "".join(cell["source"])
+    for cell in json.loads((ROOT / "notebooks" / "pande2021.ipynb").read_text())["cells"]
+}
+
+
+class Quotes(dict[str, Any]):
+    """A chapter that remembers what is quoted and shows nothing."""
+
+    quote = dict.update
+
+    def show(self, *_: Any) -> None:
+        """Nothing."""
+
+
+def cell(name: str, **given: Any) -> dict[str, Any]:
+    """Run a cell of the notebook and return its variables; its figures get tables and draw none."""
+    drawn = SimpleNamespace(
+        score_distributions=lambda *tables, **_: tables,
+        scores_and_p_values=lambda *tables, **_: tables,
+    )
+    usual = {"np": np, "pd": pd, "role_tests": role_tests, "SIEVES": SIEVES, "threshold": 3.0}
+    usual |= {"bias_scores": bias_scores, "sieves": sieves, "score_figures": drawn}
+    space = {**usual, "chapter": Quotes(), "pagetables": pagetables, **given}
+    exec(CELLS[name], space)
+    return space
+
+
+def tables_of(measured: Mapping[str, Found]) -> list[pd.DataFrame]:
+    return [one.table for one in measured.values()]
 
 
 def moment_table(task: str, bias: Mapping[str, float], sd: float = 1.0, n: int = 100):
@@ -734,13 +764,14 @@ def moment_table(task: str, bias: Mapping[str, float], sd: float = 1.0, n: int =
 def test_judged_roles_have_the_authors_block() -> None:
     bias = {"local": 4.0, "block": 1.9, BLOCK: 5.0, "sibling": 9.0, "local@authors": 9.0}
     measured = {task: Found(moment_table(task, bias)) for task in ("qqp", "mrpc")}
-    tests = page_rows.judged_roles(measured)
+    moments_of_all = bias_scores.with_authors_block(pd.concat(tables_of(measured)))
+    tests = role_tests(moments_of_all)
     assert set(tests["role"]) == {"local", "block"} and len(tests) == 2 * 2 * 4
     assert set(tests.loc[tests["role"] == "block", "bias"]) == {5.0}
     assert tests["assigned"].all() and set(tests["task"]) == {"qqp", "mrpc"}
     one_p = norm.sf((4.0 - 3) / (1 / 10))
     np.testing.assert_allclose(tests.loc[tests["role"] == "local", "q"], one_p, rtol=1e-6)
-    assert not page_rows.judged_roles(measured, threshold=5.0)["assigned"].any()
+    assert not role_tests(moments_of_all, threshold=5.0)["assigned"].any()
 
 
 def test_quotes_on_corrections() -> None:
@@ -754,7 +785,9 @@ def test_quotes_on_corrections() -> None:
             "assigned": [True, True, True, False, False],
         }
     )
-    found = page_rows.control_quotes(table)
+    curves = pd.DataFrame({"role": "total", "threshold": [2, 3, 5], "undecided": 0.0})
+    found = cell("fig3-quotes", tests=table, curves=curves)["chapter"]
+    assert [found.pop(f"undecided_{at}") for at in (2, 3, 5)] == [0, 0, 0]
     assert found.pop("lost_bh") == pytest.approx(1 / 3)
     assert found.pop("lost_holm") == pytest.approx(2 / 3)
     assert found == {
@@ -773,19 +806,19 @@ def test_ceilings_beside_the_best_head() -> None:
         "qqp": Found(one, facts={"ceilings": tops}),
         "sst2": Found(other, facts={"ceilings": {**tops, "local": 5.0, "block": NAN}}),
     }
-    rows = page_rows.ceiling_rows(measured).set_index("role")
+    rows = cell("ceilings-table", measured=measured)["ceilings"]
     assert rows.index.tolist() == ["local", "block", "cls"]
     assert rows.loc["local"].tolist() == [5.0, 4.0, 0.6, "yes"]
     assert rows.loc["block"].tolist() == [2.1, 1.9, 3 / 2.1, "no"]
     assert rows.loc["cls"].tolist() == [40.0, 20.0, 3 / 40, "yes"]
-    low = page_rows.ceiling_rows(measured, threshold=2.0).set_index("role")
+    low = cell("ceilings-table", measured=measured, threshold=2.0)["ceilings"]
     assert set(low["can be passed"]) == {"yes"}
 
 
 def test_spread_of_the_scores(give: Give) -> None:
     given = synthetic(shape=(40, 6, 2), single=True)
     give(given)
-    found = scoring.score_spread(None, None, **ASKED)
+    found = bias_scores.score_spread(None, None, **ASKED)
     assert set(found.table["role"]) == {"local", "delimiter", "syntactic"}  # what is defined
     for role, rows in found.table.groupby("role"):
         known = given.values[role][~np.isnan(given.values[role])]
@@ -793,7 +826,11 @@ def test_spread_of_the_scores(give: Give) -> None:
         assert rows["score"].iloc[0] == known.min() and rows["score"].iloc[-1] == known.max()
         middle = rows.loc[rows["share"] == 0.5, "score"].item()
         assert middle == pytest.approx(np.median(known), rel=1e-6)
-    joined = page_rows.spread_rows({"mrpc": found, "sst2": found})
+    moments_of = moment_table("mrpc", {"local": 4.0})
+    overview = Found(pd.DataFrame(), {"score.mean": Finding(1.0)})
+    both = {"mrpc": found, "sst2": found}
+    shown = cell("fig3", each=lambda _: both, tables=[moments_of], overview=overview)
+    joined = pd.concat(shown["cumulative"])
     assert list(joined["role"].unique()) == ["all", "local", "delimiter", "syntactic"]
     for role, rows in joined.groupby("role"):
         assert rows["share"].iloc[0] == 0 and rows["share"].iloc[-1] == 1
@@ -817,28 +854,29 @@ def test_examples_of_heads(give: Give) -> None:
     values["local"][:, 1, 1] = 2.5 + generator.normal(0, 0.1, 40)
     values[BLOCK][:, 0, 0] = 3.5 + generator.normal(0, 0.1, 40)
     give(scores_of(**values))
-    found = scoring.score_examples(None, None, **ASKED)
+    found = bias_scores.score_examples(None, None, **ASKED)
     first = found.table.groupby("kind", sort=False).first()
     assert first.index.tolist() == ["average alone", "both", "neither"]
     places = first[["role", "layer", "head"]].to_numpy().tolist()
     assert places == [["cls", 2, 1], ["sep", 1, 2], ["local", 2, 2]]
-    table, stats = page_rows.example_rows(found)
+    none = bias_scores.score_examples(None, None, **ASKED, threshold=50.0)
+    assert none.table.empty and list(none.table.columns) == list(found.table.columns)
+    space = cell("skew", each=lambda *_, **__: {"a": none, "b": found})
+    assert space["shown"] == "b"  # the task that shows most kinds of heads
+    table, stats = space["figure"]
     labels = ["2-1, cls (average alone)", "1-2, sep (both)", "2-2, local (neither)"]
     assert stats["label"].tolist() == list(table["label"].unique()) == labels
     assert len(table) == 120
     alone = stats.iloc[0]
     assert alone["mean"] == pytest.approx(3.11, abs=0.01) and alone["low"] < 3 < alone["high"]
     assert alone["median"] == pytest.approx(0.1) and (stats["low"] <= stats["mean"]).all()
-    none = scoring.score_examples(None, None, **ASKED, threshold=50.0)
-    assert none.table.empty and list(none.table.columns) == list(found.table.columns)
-    assert page_rows.fullest({"a": none, "b": found}) == "b"
 
 
 def test_decisions_of_fewer_inputs(give: Give) -> None:
     values = dict(synthetic(shape=(30, 2, 1), single=True).values)
     values["local"] = np.random.default_rng(0).normal(30, 1, (30, 2, 1))  # no doubt at all
     give(scores_of(**values))
-    table = scoring.decisions(None, None, **ASKED).table
+    table = bias_scores.decisions(None, None, **ASKED).table
     assert table.groupby("role", sort=False)["n"].agg(list).to_dict() == {
         role: [10, 20] for role in ("local", "delimiter", "syntactic")
     }
@@ -850,12 +888,12 @@ def test_new_roles_are_counted() -> None:
     table = moment_table("qqp", {"sibling": 4.0, "rare_word": NAN, "cls": 9.0})
     table.loc[2, "bias"] = 6.0
     measured = {"qqp": Found(table, facts={"ceilings": {"sibling": 30.0}})}
-    rows = page_rows.new_role_rows(measured, newroles.NEW).to_dict("records")
+    rows = cell("new-roles", measured=measured)["rows"]
     assert [row["role"] for row in rows] == ["sibling", "rare_word"]
     assert rows[0]["heads"] == 4 and rows[0]["strongest"] == "2-1" and rows[0]["bias"] == 6
     assert rows[0]["perfect head"] == 30 and rows[0]["inputs"] == 100 and rows[1]["heads"] == 0
-    (one, _) = page_rows.new_role_rows(measured, newroles.NEW, threshold=5.0)["heads"]
-    assert one == 1
+    one, _ = cell("new-roles", measured=measured, threshold=5.0)["rows"]
+    assert one["heads"] == 1
 
 
 def test_block_heads_that_look_away() -> None:
@@ -864,20 +902,17 @@ def test_block_heads_that_look_away() -> None:
     one.loc[(one["role"] == "block") & (one["layer"] == 1), "bias"] = 0.9
     one.loc[(one["role"] == BLOCK) & (one["head"] == 2), "bias"] = 2.0
     other = moment_table("sst2", {"block": NAN, BLOCK: NAN})
-    measured = {"qqp": Found(one), "sst2": Found(other)}
-    assert page_rows.block_quotes(measured) == {"n_block": 2, "n_block_uneven": 1}
-    assert page_rows.block_quotes(measured, threshold=1.0) == {"n_block": 4, "n_block_uneven": 2}
-
-
-def test_correlations_over_inputs_are_averaged_over_tasks() -> None:
-    facts = ({"spearman_inputs": 0.2}, {"spearman_inputs": 0.6})
-    found = {str(i): Found(pd.DataFrame(), facts=one) for i, one in enumerate(facts)}
-    assert page_rows.spearman_inputs(found) == pytest.approx(0.4)
+    judged = bias_scores.with_authors_block(pd.concat([one, other]))
+    for threshold, expected in ((3.0, (2, 1)), (1.0, (4, 2))):
+        tests = role_tests(judged, threshold=threshold)
+        quotes = cell("code-quotes", tests=tests, tables=[one, other])["chapter"]
+        assert (quotes["n_block"], quotes["n_block_uneven"]) == expected
 
 
 def test_layers_that_change() -> None:
-    found = {"qqp": Found(change_table({"local": (1.0, 2.0, 3.0), "sep": (0.0, 0.0, 0.0)}))}
-    rows = page_rows.layer_change_rows(found, ["local"])
+    table = change_table({"local": (1.0, 2.0, 3.0)}).assign(task="qqp")
+    rows = draws.intervals(table.sample(frac=1, random_state=0), ["task", "role", "layer"])
+    rows = rows.sort_values("layer")
     assert rows["layer"].tolist() == list(range(1, 13)) and set(rows["role"]) == {"local"}
     assert rows["change"].tolist() == [1.0] * 4 + [2.0] * 4 + [3.0] * 4
     assert rows["low"].to_numpy() == pytest.approx(rows["change"] + 0.1, abs=0.01)
@@ -892,12 +927,14 @@ def test_differences_between_paper_and_code() -> None:
     first, last = (one["role"] == "nsubj").idxmax(), one.index[-1]
     one.loc[[first, last], "bias"] = 1.0  # one head gets the role by the code, another loses it
     other = moment_table("sst2", {"local": 4.0, "local@authors": 4.0}, n=30)
-    table = disagreements(one, other, tasks=["qqp", "sst2"])
+    table = authors.disagreements(one, other, tasks=["qqp", "sst2"])
     rows = table.table.set_index(["what", "role"])
     assert rows.loc[("score", "local")].tolist() == [3.0, 4.0, 2.0, 4.0, 2.0]
     assert rows.loc[("score", "nsubj")].tolist() == [4.0, 4.0, 3.0, 3.0, 2.0]
     assert ("score", "block") not in rows.index and ("t instead of z", "nsubj") not in rows.index
-    effects = page_rows.effect_rows(table)
+    coarse = table.table[table.table["role"].isin(COARSE)]
+    columns = ["what", "unit", "paper_way", "authors_way"]
+    effects = pd.DataFrame(cell("code-table", differences=coarse)["rows"], columns=columns)
     told = "heads with the role"
     assert effects["what"].tolist()[:2] == [
         "local: mean score",
@@ -912,7 +949,7 @@ def test_differences_between_paper_and_code() -> None:
 def test_curves_of_the_threshold() -> None:
     one = moment_table("qqp", {"local": 4.0, "block": 1.9, BLOCK: 5.0, "sibling": 9.0})
     other = moment_table("sst2", {"local": 2.0, "block": NAN, BLOCK: NAN})
-    found = threshold_curves(one, other, tasks=["qqp", "sst2"])
+    found = bias_scores.threshold_curves(one, other, tasks=["qqp", "sst2"])
     curve = found.table.set_index(["role", "threshold"])
     assert set(found.table["role"]) == {"total", "local", "block"}
     assert curve.loc[("local", 1.5), ["assigned", "heads"]].tolist() == [8, 8]
@@ -923,8 +960,8 @@ def test_curves_of_the_threshold() -> None:
     assert curve.loc[("local", 2.0), "undecided"] == 0.5  # a mean on the threshold: p is 0.5
     assert (found.table["assigned"] >= found.table["assigned_bh"]).all()
     assert (found.table["assigned_bh"] >= found.table["assigned_holm"]).all()
-    quoted = page_rows.curve_quotes(found)
-    assert quoted == pytest.approx({"undecided_2": 1 / 3, "undecided_3": 0, "undecided_5": 1 / 3})
+    total = curve.loc["total", "undecided"]
+    assert total[[2.0, 3.0, 5.0]].tolist() == pytest.approx([1 / 3, 0, 1 / 3])
 
 
 # --- four more sieves ----------------------------------------------------------------------------
@@ -946,8 +983,8 @@ def pairs_of(relation: Relation, batch: Batch, row: int = 0) -> set[tuple[int, i
 def test_siblings_are_pieces_of_one_word() -> None:
     batch, _, _ = spelled("[CLS] a ##b ##c d [SEP] e ##b [SEP]", "[CLS] a [SEP]")
     triple = set(itertools.permutations((1, 2, 3), 2))
-    assert pairs_of(newroles.sibling, batch) == triple | {(6, 7), (7, 6)}
-    assert pairs_of(newroles.sibling, batch, 1) == set()
+    assert pairs_of(sieves.sibling, batch) == triple | {(6, 7), (7, 6)}
+    assert pairs_of(sieves.sibling, batch, 1) == set()
 
 
 def test_repeated_words_are_elsewhere() -> None:
@@ -955,14 +992,14 @@ def test_repeated_words_are_elsewhere() -> None:
     a, b, c = (1, 3, 8), (2, 6), ((4, 9), (5, 9))
     expected = {*itertools.permutations(a, 2), *itertools.permutations(b, 2)}
     expected |= {pair for one in c for pair in (one, one[::-1])}  # not within one word
-    assert pairs_of(newroles.repeated_word, batch) == expected
-    assert pairs_of(newroles.repeated_word, batch, 1) == set()
+    assert pairs_of(sieves.repeated_word, batch) == expected
+    assert pairs_of(sieves.repeated_word, batch, 1) == set()
 
 
 def test_question_marks() -> None:
     batch, _, ids = spelled("[CLS] why ? [SEP] who ? [SEP]", "[CLS] so [SEP]")
     tokenizer = SimpleNamespace(convert_tokens_to_ids=ids.__getitem__)
-    relation = newroles.question_mark(SimpleNamespace(tokenizer=tokenizer))  # type: ignore[arg-type]
+    relation = sieves.question_mark(SimpleNamespace(tokenizer=tokenizer))  # type: ignore[arg-type]
     assert pairs_of(relation, batch) == set(itertools.product(range(7), (2, 5)))
     assert pairs_of(relation, batch, 1) == set()
 
@@ -980,7 +1017,7 @@ def test_rare_words_are_counted_in_the_corpus() -> None:
     encoder = tiny(0)
     texts = ["the river the road", "the old river", "the snow", "the the the"]
     corpus = corpus_of(*(Segment(f"t{i}", text) for i, text in enumerate(texts)))
-    relation = newroles.rare_word(encoder, corpus)
+    relation = sieves.rare_word(encoder, corpus)
     written = ["[CLS] the river the road [SEP]", "[CLS] the river [SEP] the snow old [SEP]"]
     batch, pieces, _ = spelled(*written)
     ids = [encoder.tokenizer.convert_tokens_to_ids(row) for row in pieces]
@@ -993,7 +1030,7 @@ def test_rare_words_are_counted_in_the_corpus() -> None:
 
 def test_new_sieves_have_the_names_of_the_chapter() -> None:
     corpus = corpus_of(Segment("one", "why did it run?"))
-    assert tuple(s.key for s in newroles.new_sieves(tiny(0), corpus)) == newroles.NEW
+    assert tuple(s.key for s in sieves.new_sieves(tiny(0), corpus)) == sieves.NEW
 
 
 # --- from texts to numbers -----------------------------------------------------------------------
@@ -1031,8 +1068,8 @@ def trained(models: dict[str, Encoder], monkeypatch: pytest.MonkeyPatch) -> list
         asked.append(task)
         return SimpleNamespace(encoder=models["after"])
 
-    monkeypatch.setattr(scoring, "tuned_model", stub)
-    monkeypatch.setattr(scoring, "_KEPT", {})
+    monkeypatch.setattr(bias_scores, "tuned_model", stub)
+    monkeypatch.setattr(bias_scores, "_KEPT", {})
     monkeypatch.setattr(draws, "DRAWS", 3)
     return asked
 
@@ -1045,8 +1082,8 @@ def test_from_texts_to_numbers(
     models: dict[str, Encoder], truth: dict[str, RoleScores], trained: list[str]
 ) -> None:
     options: dict[str, Any] = {"encoder": models["before"], "task": "mrpc", "recipe": RECIPE}
-    found = scoring.role_moments(TRAIN, TEST, **options)
-    names = {*SIEVES, *newroles.NEW, *(f"{role}@authors" for role in scoring.AS_AUTHORS)}
+    found = bias_scores.role_moments(TRAIN, TEST, **options)
+    names = {*SIEVES, *sieves.NEW, *(f"{role}@authors" for role in bias_scores.AS_AUTHORS)}
     assert set(found.table["role"]) == names and set(found.table["task"]) == {"mrpc"}
     for role in ROLES:
         rows = found.table[found.table["role"] == role]
@@ -1068,7 +1105,7 @@ def test_from_texts_to_numbers(
     rho = spearmanr(*(bias_of(truth["after"], role).ravel() for role in ("local", "syntactic")))
     assert table["spearman"][0] == pytest.approx(rho.statistic, abs=1e-3)
 
-    untuned = scoring.role_moments(TRAIN, TEST, **options, tuned=False).table
+    untuned = bias_scores.role_moments(TRAIN, TEST, **options, tuned=False).table
     rows = untuned[untuned["role"] == "sep"]["bias"]
     np.testing.assert_allclose(rows, bias_of(truth["before"], "sep").ravel(), rtol=1e-4)
 
@@ -1095,7 +1132,7 @@ def test_random_heads_are_near_one(models: dict[str, Encoder]) -> None:
     flat = corpus_of(*TEXTS)
     encoder = models["before"]
     encoder.model.config.initializer_range = 0.02  # what a network is initialised with
-    found = scoring.random_heads(flat, encoder=encoder)
+    found = bias_scores.random_heads(flat, encoder=encoder)
     encoder.model.config.initializer_range = 0.7
     assert set(found.table["role"]) == set(COARSE)
     assert found.findings["random.mean_bias"].value == pytest.approx(1, abs=0.02)

@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import combinations, product
 
 import numpy as np
@@ -21,18 +22,8 @@ from matplotlib.text import Text
 from attnlib.errors import BadValue, UnknownName
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing
-from experiments.pande2021.rolechanges import (
-    bias_change_by_layer,
-    bias_changes,
-    layer_profiles_beside,
-)
-from experiments.pande2021.rolefigures import (
-    decision_sizes,
-    score_distributions,
-    scores_and_p_values,
-    threshold_curves,
-)
-from experiments.pande2021.roleoverlaps import (
+from attnlib.plots.labels import task_name
+from experiments.pande2021.role_figures import (
     COARSE,
     FINE,
     overlap_matrix,
@@ -40,7 +31,15 @@ from experiments.pande2021.roleoverlaps import (
     role_look,
     role_name,
     role_overlaps,
-    task_name,
+)
+from experiments.pande2021.score_figures import (
+    bias_change_by_layer,
+    bias_changes,
+    decision_sizes,
+    layer_profiles_beside,
+    score_distributions,
+    scores_and_p_values,
+    threshold_curves,
 )
 
 NAN = math.nan
@@ -140,27 +139,18 @@ def layer_changes(tasks: Sequence[str] = TASKS) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["task", "role", "layer", "change", "low", "high"])
 
 
-def profiles(
-    tasks: Sequence[str] = TASKS, roles: Sequence[str] = COARSE
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    rows = [
-        (
-            role,
-            task,
-            layer,
-            1.0 + layer,
-            NAN if (task, role) == ("qnli", "delimiter") else 2.0 + layer,
-        )
-        for role, task, layer in product(roles, tasks, range(1, 7))
-    ]
-    table = pd.DataFrame(rows, columns=["role", "task", "layer", "ours", "authors"])
+def profiles(tasks: Sequence[str] = TASKS, roles: Sequence[str] = COARSE) -> pd.DataFrame:
+    """The authors have no delimiter map of qnli; nobody has block in sst2."""
+    rows = []
+    for (i, role), task in product(enumerate(roles), tasks):
+        rho = 0.5 + 0.1 * i if (role, task) != (roles[0], tasks[0]) else -0.25
+        known = (task, role) != ("qnli", "delimiter")
+        for layer in range(1, 7):
+            theirs = 2.0 + layer if known else NAN
+            rows.append((role, task, layer, 1.0 + layer, theirs, rho if known else NAN))
+    table = pd.DataFrame(rows, columns=["role", "task", "layer", "ours", "authors", "rho"])
     table.loc[(table["task"] == "sst2") & (table["role"] == "block"), ["ours", "authors"]] = NAN
-    told = [
-        (role, task, NAN if (task, role) == ("qnli", "delimiter") else 0.5 + 0.1 * i, 0.1, 0.9)
-        for (i, role), task in product(enumerate(roles), tasks)
-    ]
-    told[0] = (told[0][0], told[0][1], -0.25, -0.6, 0.2)
-    return table, pd.DataFrame(told, columns=["role", "task", "rho", "low", "high"])
+    return table
 
 
 def drawings() -> list[Drawing]:
@@ -173,15 +163,14 @@ def drawings() -> list[Drawing]:
         overlap_matrix(heads(tasks=FOUR)),
         role_grid(heads(FINE)),
         role_grid(one, sort=False),
-        score_distributions(*inputs(), role="local"),
+        score_distributions(*inputs()),
         score_distributions(inputs()[0].iloc[:4], inputs()[1]),
-        scores_and_p_values(cumulative(), p_values(), 3.0, mean=2.8),
+        scores_and_p_values(cumulative(), p_values(), 3.0, 2.8),
         threshold_curves(thresholds()),
         decision_sizes(agreements()),
-        decision_sizes(agreements(FINE)),
         bias_changes(changes(FOUR)),
         bias_change_by_layer(layer_changes(["qnli"])),
-        layer_profiles_beside(*profiles()),
+        layer_profiles_beside(profiles()),
     ]
 
 
@@ -256,12 +245,12 @@ CASES: list[tuple[Callable[..., Drawing], tuple[pd.DataFrame, ...], str]] = [
     (overlap_matrix, (heads(),), "layer"),
     (role_grid, (heads(FINE),), "head"),
     (score_distributions, inputs(), "score"),
-    (scores_and_p_values, (cumulative(), p_values()), "share"),
+    (partial(scores_and_p_values, threshold=3.0, mean=2.8), (cumulative(), p_values()), "share"),
     (threshold_curves, (thresholds(),), "assigned_holm"),
     (decision_sizes, (agreements(),), "agreement"),
     (bias_changes, (changes(),), "part"),
     (bias_change_by_layer, (layer_changes(["qnli"]),), "low"),
-    (layer_profiles_beside, profiles(["qnli"]), "authors"),
+    (layer_profiles_beside, (profiles(["qnli"]),), "authors"),
 ]
 
 
@@ -276,9 +265,9 @@ def test_second_tables_are_checked_too() -> None:
     with pytest.raises(BadValue, match="no column median"):
         score_distributions(inputs()[0], inputs()[1].drop(columns="median"))
     with pytest.raises(BadValue, match="no column p;"):
-        scores_and_p_values(cumulative(), p_values().drop(columns="p"))
+        scores_and_p_values(cumulative(), p_values().drop(columns="p"), 3.0, 2.8)
     with pytest.raises(BadValue, match="no column rho"):
-        layer_profiles_beside(profiles()[0], profiles()[1].drop(columns="rho"))
+        layer_profiles_beside(profiles().drop(columns="rho"))
 
 
 def test_roles_that_share_a_hue_differ_by_mark() -> None:
@@ -459,10 +448,9 @@ def test_bad_grids_are_refused() -> None:
     many = pd.concat([heads(FINE, [f"t{i}"], 2, 2) for i in range(5)])
     with pytest.raises(BadValue, match="5 tasks do not fit"):
         role_grid(many)
-    assert len(role_grid(many, tasks=["t4", "t0"]).figure.axes) == 3
-    assert list(role_grid(many, tasks=["t4", "t0"]).table["task"].unique()) == ["t4", "t0"]
-    with pytest.raises(UnknownName, match=r"task 'qnly'\. Did you mean 'qnli'"):
-        role_grid(heads(FINE), tasks=["qnly"])
+    some = pd.concat([many[many["task"] == task] for task in ("t4", "t0")])
+    assert len(role_grid(some).figure.axes) == 3
+    assert list(role_grid(some).table["task"].unique()) == ["t4", "t0"]
     with pytest.raises(UnknownName, match=r"role 'nsubi'\. Did you mean 'nsubj'"):
         role_grid(heads(FINE), ["nsubi"])
     with pytest.raises(BadValue, match="10 roles were given"):
@@ -491,7 +479,7 @@ def test_every_input_is_in_the_histogram_or_said_to_be_beyond() -> None:
 
 
 def test_lines_stand_at_mean_median_and_threshold_and_words_tell_the_test() -> None:
-    drawing = score_distributions(*inputs(), threshold=3, role="local")
+    drawing = score_distributions(*inputs(), threshold=3)
     for panel, mean, median in zip(drawing.figure.axes, (5, 1.5, 3.5), (4.5, 1.5, 1), strict=True):
         at = {line.get_label(): np.asarray(line.get_xdata())[0] for line in panel.lines}
         assert at == {"mean": mean, "median": median, "threshold 3": 3}
@@ -515,7 +503,7 @@ def test_bad_distributions_are_refused() -> None:
 
 
 def test_shares_of_p_values_are_counted_without_the_undefined() -> None:
-    drawing = scores_and_p_values(cumulative(), p_values(), 3.0, mean=2.8)
+    drawing = scores_and_p_values(cumulative(), p_values(), 3.0, 2.8)
     left, right = drawing.figure.axes
     assert {"50.0%", "40.0%", "10.0%\nbetween 0.05 and 0.95"} == set(texts(right))
     heights = sum(
@@ -524,18 +512,17 @@ def test_shares_of_p_values_are_counted_without_the_undefined() -> None:
     )
     np.testing.assert_allclose(heights, [50, *[0] * 9, 10, *[0] * 8, 40])
     assert len(right.containers) == 2
-    assert len(scores_and_p_values(cumulative(), p_values()[["p"]]).figure.axes[1].containers) == 1
     assert texts(left) == ["mean 2.80", "threshold 3"]
     told = "10 p-values: 50.0% below 0.05, 40.0% above 0.95, 10.0% between"
     assert told in drawing.caption and told in drawing.alt
     assert "(2 more are undefined)" in drawing.caption and "their mean is 2.80" in drawing.caption
     assert "above the threshold 3 lie: all roles 25%, local 40%." in drawing.caption
     with pytest.raises(BadValue, match="no p-value"):
-        scores_and_p_values(cumulative(), p_values().assign(p=NAN))
+        scores_and_p_values(cumulative(), p_values().assign(p=NAN), 3.0, 2.8)
 
 
 def test_cumulative_lines_hold_the_table() -> None:
-    left, _ = scores_and_p_values(cumulative(), p_values()).figure.axes
+    left, _ = scores_and_p_values(cumulative(), p_values(), 3.0, 2.8).figure.axes
     lines = {line.get_label(): line for line in left.lines}
     np.testing.assert_allclose(lines["all roles"].get_xydata(), [(1, 0.5), (3, 0.75), (9, 1)])
     np.testing.assert_allclose(lines["local"].get_xydata(), [(0.5, 0.2), (3, 0.6), (9, 1)])
@@ -571,21 +558,6 @@ def test_agreement_counts_only_if_it_lasts() -> None:
     assert len(lines["delimiter"]) == 0 and panel.get_xscale() == "log"
     with pytest.raises(BadValue, match="no agreement"):
         decision_sizes(table.assign(agreement=NAN))
-
-
-def test_many_roles_get_a_panel_each_with_the_others_behind() -> None:
-    axes = decision_sizes(agreements(FINE)).figure.axes
-    assert [panel.get_title("left") for panel in axes] == [role_name(role) for role in FINE]
-    for panel, role in zip(axes, FINE, strict=True):
-        own = [line for line in panel.lines if to_hex(line.get_color()) != style.FAINT]  # type: ignore[arg-type]
-        assert [to_hex(line.get_color()) for line in own] == [role_look(role).colour]  # type: ignore[arg-type]
-        assert len(panel.lines) == 9
-
-
-def test_intervals_of_agreement_are_bands() -> None:
-    table = agreements().assign(low=0.7, high=1.0)
-    assert len(decision_sizes(table).figure.axes[0].collections) == 4
-    assert len(decision_sizes(agreements()).figure.axes[0].collections) == 0
 
 
 # Changes and profiles
@@ -636,7 +608,7 @@ def test_layer_changes_have_a_panel_per_role_and_task() -> None:
 
 
 def test_ours_is_solid_and_the_authors_hollow() -> None:
-    drawing = layer_profiles_beside(*profiles())
+    drawing = layer_profiles_beside(profiles())
     axes = drawing.figure.axes
     assert len(axes) == 8
     for panel in axes:
@@ -646,25 +618,23 @@ def test_ours_is_solid_and_the_authors_hollow() -> None:
     ours, theirs = axes[0].lines
     np.testing.assert_allclose(ours.get_ydata(), np.arange(2, 8))
     np.testing.assert_allclose(theirs.get_ydata(), np.arange(3, 9))
-    assert "ρ −0.25 [−0.60, 0.20]" in texts(axes[0])
+    assert "ρ −0.25" in texts(axes[0])
     assert "ours only" in texts(axes[4]) and "undefined" in texts(axes[3])
     assert all(panel.get_ylim()[1] > 8 for panel in (axes[0], axes[2], axes[6]))
 
 
 def test_a_long_role_stays_beside_its_own_panels() -> None:
-    table, told = profiles(roles=["local", "block (authors' score)", "delimiter"])
-    figure = layer_profiles_beside(table, told).figure
+    table = profiles(roles=["local", "block (authors' score)", "delimiter"])
+    figure = layer_profiles_beside(table).figure
     FigureCanvasAgg(figure).draw()
     for panel in figure.axes:
         assert panel.yaxis.label.get_window_extent().height < 1.15 * panel.bbox.height
 
 
 def test_correlations_are_summed_up() -> None:
-    table, told = profiles(["qnli"])
-    kept = told.dropna()["rho"]
-    caption = layer_profiles_beside(table, told).caption
+    table = profiles(["qnli"])
+    kept = table.groupby("role")["rho"].first().dropna()
+    caption = layer_profiles_beside(table).caption
     assert f"over {len(kept)} panels: median {kept.median():.2f}" in caption
     assert "highest syntactic of" in caption and "lowest local of QNLI −0.25." in caption
-    assert "No rank correlation" in layer_profiles_beside(table).caption
-    (first, *_) = layer_profiles_beside(table, told.assign(low=NAN, high=NAN)).figure.axes
-    assert "ρ −0.25" in texts(first)
+    assert "No rank correlation" in layer_profiles_beside(table.assign(rho=NAN)).caption

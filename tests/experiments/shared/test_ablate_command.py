@@ -21,7 +21,6 @@ from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Segment
 from attnlib.errors import BadValue
 from attnlib.models import load_encoder
-from experiments.commands import show_ablation
 from experiments.shared import ablate_command as command
 from experiments.shared import ablation, publishedreader
 from experiments.shared.ablation import Outcome
@@ -155,7 +154,7 @@ def test_the_table_on_the_terminal(known: list[Any], run: Run) -> None:
 
 def shown(table: pd.DataFrame) -> str:
     console = Console(width=160, file=io.StringIO())
-    show_ablation(table, console)
+    command.show_ablation(table, console)
     return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
 
@@ -254,9 +253,11 @@ def test_a_reader_is_trained_first(
     code, out, _ = run("ablate", folders("bert"), "toy:dev", *words)
     assert code == 0 and len(json.loads(out)) == 2
     assert toy == [("toy:dev", 100), ("toy:train", 4)]
-    (kept,) = (tmp_path / "finetuned").glob("*/")
+    (kept,) = tmp_path.rglob("model.safetensors")
+    written = kept.stat().st_mtime_ns
     assert run("ablate", folders("bert"), "toy:dev", *words)[1] == out  # read back
-    assert list((tmp_path / "finetuned").glob("*/")) == [kept]
+    assert list(tmp_path.rglob("model.safetensors")) == [kept]
+    assert kept.stat().st_mtime_ns == written
 
 
 # --- what is refused ------------------------------------------------------------------------------

@@ -1,0 +1,242 @@
+"""Sec. 3.2 and 4.2: the bias scores of a task's inputs, and what a threshold makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import spearmanr
+
+from attnlib.data.corpora import Corpus
+from attnlib.measuring.roles import THRESHOLD, RoleScores, moments, role_scores, role_tests
+from attnlib.measuring.significance import decided_by
+from attnlib.measuring.stream import Progress
+from attnlib.metrics.sieves import AUTHORS_BY_WORD, COARSE, SIEVES
+from attnlib.models import Encoder, random_twin, weights_digest
+from bookkit.claims import Finding
+from bookkit.store import Found, experiment
+from experiments.pande2021.role_numbers import BLOCK, COARSE_AS_JUDGED
+from experiments.pande2021.sieves import new_sieves
+from experiments.shared.taskplans import tuned_model
+
+AS_AUTHORS = ("local", "block", *sorted(AUTHORS_BY_WORD))
+"""Roles that the authors' code scores in another way than the paper says."""
+SIZES = (10, 20, 50, 100, 200, 500)
+QUANTILES = 200
+THRESHOLDS = tuple(np.round(np.arange(1.5, 6.01, 0.25), 2).tolist())
+_KEPT: dict[tuple[str, ...], RoleScores] = {}
+"""Scores of this process: several experiments look at the same ones."""
+
+
+def scores_of(
+    train: Corpus,
+    test: Corpus,
+    encoder: Encoder,
+    task: str,
+    recipe: Mapping[str, Any],
+    *,
+    tuned: bool = True,
+    progress: Progress | None = None,
+) -> RoleScores:
+    """The scores of all roles on the test inputs, of the model before or after fine-tuning."""
+    length = int(recipe["max_length"])
+    which = (train.digest, task, repr(sorted(recipe.items()))) if tuned else ()
+    key = (weights_digest(encoder), test.digest, str(length), *which)
+    if key not in _KEPT:
+        model = encoder
+        if tuned:
+            made = tuned_model(train, encoder=encoder, task=task, recipe=recipe, progress=progress)
+            model = made.encoder
+        sieves = [*SIEVES.values(), *new_sieves(encoder, test)]
+        _KEPT[key] = role_scores(
+            model, test, sieves, authors=AS_AUTHORS, max_length=length, progress=progress
+        )
+    return _KEPT[key]
+
+
+@experiment(version=1, reads=["spacy-en"], trains=True)
+def role_moments(
+    train: Corpus,
+    test: Corpus,
+    *,
+    encoder: Encoder,
+    task: str,
+    recipe: Mapping[str, Any],
+    tuned: bool = True,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Found:
+    """Mean, spread and skewness of every role and head: all that a test needs.
+
+    Also how often each role is defined, how high its score could be, and the Spearman
+    correlation of local and syntactic scores over all inputs and heads.
+    """
+    found = scores_of(train, test, encoder, task, recipe, tuned=tuned, progress=progress)
+    table = moments(found, seed=seed)
+    table.insert(0, "task", task)
+    local, syntactic = (found.values[role].ravel() for role in ("local", "syntactic"))
+    both = ~(np.isnan(local) | np.isnan(syntactic))
+    facts = {
+        "inputs": found.n_inputs,
+        "passes": found.n_inputs,
+        "tokens": found.n_tokens,
+        "skipped": dict(found.skipped),
+        "task": task,
+        "tuned": tuned,
+        "ceilings": dict(found.ceilings),
+        "defined": {role: found.defined(role) for role in found.values},
+        "spearman_inputs": float(spearmanr(local[both], syntactic[both]).statistic),
+    }
+    return Found(table, facts=facts)
+
+
+@experiment(version=1, reads=["spacy-en"], trains=True)
+def score_spread(
+    train: Corpus,
+    test: Corpus,
+    *,
+    encoder: Encoder,
+    task: str,
+    recipe: Mapping[str, Any],
+    progress: Progress | None = None,
+) -> Found:
+    """Fig. 3a: the cumulative distribution of the scores over all inputs and heads, by role.
+
+    table  task, role, share, score
+    """
+    found = scores_of(train, test, encoder, task, recipe, progress=progress)
+    share = np.linspace(0, 1, QUANTILES + 1)
+    parts = []
+    for role in (*COARSE, BLOCK):
+        values = found.values[role][~np.isnan(found.values[role])]
+        if len(values):
+            score = np.quantile(values, share)
+            parts.append(pd.DataFrame({"task": task, "role": role, "share": share, "score": score}))
+    return Found(pd.concat(parts, ignore_index=True), facts={"inputs": found.n_inputs})
+
+
+@experiment(version=1, reads=["spacy-en"], trains=True)
+def score_examples(
+    train: Corpus,
+    test: Corpus,
+    *,
+    encoder: Encoder,
+    task: str,
+    recipe: Mapping[str, Any],
+    threshold: float = THRESHOLD,
+    progress: Progress | None = None,
+) -> Found:
+    """Fig. 2: the scores of a head that averaging would label and the test does not, and others.
+
+    table  kind, role, layer, head, score: one row per input. `average alone` is the most skewed
+           head with a mean of at least the threshold that the test does not confirm, if there is
+           one; `both` and `neither` are the most skewed heads that are clearly above and below.
+    """
+    found = scores_of(train, test, encoder, task, recipe, progress=progress)
+    table = role_tests(moments(found), threshold=threshold)
+    table = table[table["role"].isin(SIEVES) & (table["n"] > 1)]
+    above = table["bias"] >= threshold
+    kinds = {
+        "average alone": above & ~table["assigned"],
+        "both": above & table["assigned"] & (table["bias"] < threshold + 1),
+        "neither": ~above & (table["bias"] > threshold - 1),
+    }
+    parts = []
+    for kind, chosen in kinds.items():
+        rows = table[chosen & table["skew"].notna()]
+        if rows.empty:
+            continue
+        best = rows.loc[rows["skew"].idxmax()]
+        values = found.values[best["role"]][:, best["layer"] - 1, best["head"] - 1]
+        told = {"kind": kind, "role": best["role"], "layer": best["layer"], "head": best["head"]}
+        parts.append(pd.DataFrame({**told, "score": values[~np.isnan(values)]}))
+    columns = ["kind", "role", "layer", "head", "score"]
+    shown = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+    return Found(shown, facts={"inputs": found.n_inputs, "task": task})
+
+
+@experiment(version=1, reads=["spacy-en"], trains=True)
+def decisions(
+    train: Corpus,
+    test: Corpus,
+    *,
+    encoder: Encoder,
+    task: str,
+    recipe: Mapping[str, Any],
+    threshold: float = THRESHOLD,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Found:
+    """How many inputs a decision needs: agreement of random subsets with all inputs.
+
+    table  task, role, n, agreement (mean over heads), settled (share of heads whose subsets agree
+           in 95 of 100 draws)
+    """
+    found = scores_of(train, test, encoder, task, recipe, progress=progress)
+    sizes = [size for size in SIZES if size < found.n_inputs]
+    rows = []
+    for role, score in zip(COARSE, COARSE_AS_JUDGED, strict=True):
+        values = found.values[score]
+        if np.isnan(values).all() or not sizes:
+            continue
+        agreement = decided_by(values, threshold, sizes, seed=seed)
+        for size, heads in zip(sizes, agreement, strict=True):
+            told = {"task": task, "role": role, "n": size}
+            rows.append(
+                {**told, "agreement": np.nanmean(heads), "settled": np.nanmean(heads >= 0.95)}
+            )
+    columns = ["task", "role", "n", "agreement", "settled"]
+    return Found(pd.DataFrame(rows, columns=columns), facts={"inputs": found.n_inputs})
+
+
+def with_authors_block(table: pd.DataFrame) -> pd.DataFrame:
+    """The paper's twelve roles, block with the score of the authors' code, not the printed one.
+
+    By the printed formula no head can have the block role at a threshold of 3.
+    """
+    chosen = table[table["role"].isin({*SIEVES, BLOCK} - {"block"})]
+    return chosen.replace({"role": {BLOCK: "block"}}).reset_index(drop=True)
+
+
+@experiment(version=1)
+def threshold_curves(*moments: pd.DataFrame, tasks: Sequence[str]) -> Found:
+    """Heads with each role at thresholds from 1.5 to 6, uncorrected and corrected.
+
+    Block is scored as the authors do.
+    table  threshold, role ("total" is all), heads (the tests), assigned, assigned_bh,
+           assigned_holm, undecided; summed over tasks, corrected over all tests at a threshold
+    """
+    every = with_authors_block(pd.concat(moments))
+    every = every[every["bias"].notna()]
+    rows = []
+    for threshold in THRESHOLDS:
+        found = role_tests(every, threshold=threshold)
+        for role, part in [("total", found), *found.groupby("role", sort=False)]:
+            counts = {
+                f"assigned{name}": int((part[column] < 0.05).sum())
+                for name, column in (("", "p"), ("_bh", "q"), ("_holm", "holm"))
+            }
+            undecided = float(part["p"].between(0.05, 0.95, inclusive="neither").mean())
+            told = {"threshold": threshold, "role": role, "heads": len(part)}
+            rows.append({**told, **counts, "undecided": undecided})
+    return Found(pd.DataFrame(rows), facts={"tasks": list(tasks)})
+
+
+@experiment(version=1, reads=["spacy-en"])
+def random_heads(
+    test: Corpus, *, encoder: Encoder, seed: int = 0, progress: Progress | None = None
+) -> Found:
+    """Sec. 3.2: the scores of a network with random weights, which should all be about 1."""
+    twin = random_twin(encoder, seed)
+    found = role_scores(twin, test, [SIEVES[role] for role in COARSE], progress=progress)
+    table = moments(found, seed=seed)
+    bias = table["bias"].dropna()
+    numbers = {
+        "random.mean_bias": Finding(float(bias.mean())),
+        "random.largest_bias": Finding(float(bias.max())),
+        "random.mean_distance_from_1": Finding(float((bias - 1).abs().mean())),
+    }
+    facts = {"inputs": found.n_inputs, "passes": found.n_inputs, "tokens": found.n_tokens}
+    return Found(table, numbers, facts)

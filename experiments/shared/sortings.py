@@ -1,0 +1,142 @@
+"""How far two sortings of the same heads into classes agree, beyond chance and beyond layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats.contingency import crosstab
+from sklearn.metrics import adjusted_mutual_info_score, cohen_kappa_score
+
+from attnlib.errors import BadValue
+from attnlib.measuring.significance import benjamini_hochberg
+
+SHUFFLES = 2000
+
+Labels = Sequence[object] | NDArray[np.generic]
+Statistic = Callable[[Float[np.ndarray, "*axes one other"]], Float[np.ndarray, "*axes"]]
+"""Counts of heads by the two labels -> a number; the more alike, the larger."""
+
+
+def numbered(labels: Labels) -> Int[np.ndarray, " head"]:
+    """Labels as whole numbers from 0, in the order of their names."""
+    return np.asarray(np.unique(np.asarray(labels, dtype=str), return_inverse=True)[1])
+
+
+def crossed(one: Labels, other: Labels) -> Float[np.ndarray, "one other"]:
+    """How many heads have each pair of labels."""
+    return np.asarray(crosstab(*_names(one, other)).count, float)
+
+
+def mutual_information(counts: Float[np.ndarray, "*axes one other"]) -> Float[np.ndarray, "*axes"]:
+    r"""What one label says about the other, in nats.
+
+    .. math:: I = \sum_{ab} p_{ab} \log \frac{p_{ab}}{p_a p_b}
+    """
+    share = counts / counts.sum((-2, -1), keepdims=True)
+    rows, columns = share.sum(-1, keepdims=True), share.sum(-2, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = share * np.log(share / (rows * columns))
+    return np.asarray(np.where(share > 0, terms, 0.0).sum((-2, -1)))
+
+
+def same_answers(counts: Float[np.ndarray, "*axes label label"]) -> Float[np.ndarray, "*axes"]:
+    """Heads with the same answer twice; with fixed numbers of yes, kappa rises with it."""
+    return np.asarray(np.trace(counts, axis1=-2, axis2=-1))
+
+
+def adjusted_information(one: Labels, other: Labels) -> float:
+    r"""Adjusted mutual information: 0 is what chance gives on average, 1 the same classes.
+
+    .. math:: \frac{I - E[I]}{(H_1 + H_2)/2 - E[I]}
+
+    E[I] is the mean over all ways to deal the labels out again, with as many heads in each class.
+    Undefined (NaN) where all heads have one label.
+    """
+    return _defined(adjusted_mutual_info_score, one, other)
+
+
+def kappa(counts: Float[np.ndarray, "*axes label label"]) -> Float[np.ndarray, "*axes"]:
+    """Cohen's kappa of square tables of counts, many at once; NaN where a rater has one answer."""
+    n = counts.sum((-2, -1))
+    seen = np.trace(counts, axis1=-2, axis2=-1) / n
+    rows, columns = counts.sum(-1) / n[..., None], counts.sum(-2) / n[..., None]
+    luck = (rows * columns).sum(-1)
+    constant = ((rows == 1).any(-1)) | ((columns == 1).any(-1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(constant, np.nan, (seen - luck) / (1 - luck)))
+
+
+def agreement_kappa(one: Labels, other: Labels) -> float:
+    """Cohen's kappa of two sortings into the same classes; NaN where all heads have one label."""
+    return _defined(cohen_kappa_score, one, other)
+
+
+def _defined(score: Callable[..., float], one: Labels, other: Labels) -> float:
+    names = _names(one, other)
+    if any(len(np.unique(part)) == 1 for part in names):
+        return float("nan")
+    return float(score(*names))
+
+
+def shuffled_p(
+    one: Labels,
+    other: Labels,
+    statistic: Statistic = mutual_information,
+    *,
+    within: Labels | None = None,
+    shuffles: int = SHUFFLES,
+    seed: int = 0,
+) -> float:
+    """How often labels dealt out at random agree at least as well; one-sided.
+
+    within  groups of heads, such as their layers: labels are then dealt out inside each group, so
+            that what the groups explain counts as chance
+    returns (1 + shuffles at least as good) / (1 + shuffles); NaN where a label is constant
+    """
+    counts = crossed(one, other)
+    if 1 in counts.shape:
+        return float("nan")
+    first, second = (
+        np.eye(size)[numbered(x)] for x, size in zip((one, other), counts.shape, strict=True)
+    )
+    groups = numbered(within) if within is not None else np.zeros(len(first), int)
+    if len(groups) != len(first):
+        raise BadValue(f"{len(groups)} groups for {len(first)} heads; expected one for each.")
+    order = dealt(groups, shuffles, np.random.default_rng(seed))
+    by_chance = statistic(np.einsum("na,pnb->pab", first, second[order], optimize=True))
+    seen = float(statistic(counts))
+    # A shuffle that repeats the labels adds the same numbers in another order.
+    return float((1 + (by_chance >= seen - 1e-12).sum()) / (1 + shuffles))
+
+
+def controlled(p: ArrayLike) -> Float[np.ndarray, " test"]:
+    """False discoveries controlled (Benjamini and Hochberg) among the tests that have a p."""
+    found = np.array(p, dtype=float)
+    known = ~np.isnan(found)
+    if known.any():
+        found[known] = benjamini_hochberg(found[known])
+    return found
+
+
+def dealt(
+    groups: Int[np.ndarray, " head"], shuffles: int, generator: np.random.Generator
+) -> Int[np.ndarray, "shuffle head"]:
+    """Random orders of the heads that keep every head in its group."""
+    if shuffles < 1:
+        raise BadValue(f"shuffles is {shuffles}; expected at least 1.")
+    order = np.tile(np.arange(len(groups)), (shuffles, 1))
+    for group in np.unique(groups):
+        places = np.flatnonzero(groups == group)
+        order[:, places] = generator.permuted(np.tile(places, (shuffles, 1)), axis=1)
+    return order
+
+
+def _names(one: Labels, other: Labels) -> tuple[NDArray[np.str_], NDArray[np.str_]]:
+    if len(one) != len(other) or not len(one):
+        raise BadValue(
+            f"{len(one)} labels beside {len(other)}; expected one of each for every head."
+        )
+    return np.asarray(one, dtype=str), np.asarray(other, dtype=str)
