@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import hashlib
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -177,6 +179,10 @@ def model_folder(name: str) -> Path:
         ) from None
 
 
+WEIGHTS = "Expected model.safetensors or pytorch_model.bin that fits config.json."
+_LOCAL: Any = {"local_files_only": True, "trust_remote_code": False}
+
+
 def _load_config(folder: Path, name: str) -> Any:
     from transformers import AutoConfig
 
@@ -185,33 +191,23 @@ def _load_config(folder: Path, name: str) -> Any:
             f"'{name}' has no config.json; expected a folder that transformers can load. "
             "Save the model there with save_pretrained()."
         )
-    try:
-        return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # the checks of the configurations raise kinds of their own
-        raise UnknownModel(
-            f"'{name}': its config.json cannot be read ({_first_line(error)}). "
-            "Expected a model folder written by save_pretrained()."
-        ) from None
+    advice = "Expected a model folder written by save_pretrained()."
+    with _refusing(name, "config.json cannot be read", advice):
+        return AutoConfig.from_pretrained(folder, **_LOCAL)
 
 
 def _load_model(folder: Path, config: Any, name: str, dtype: torch.dtype | None) -> Any:
     from transformers import AutoModel
 
-    try:
+    with _refusing(name, "weights cannot be loaded", WEIGHTS):
         model, report = AutoModel.from_pretrained(
             folder,
             config=config,
-            local_files_only=True,
-            trust_remote_code=False,
             dtype=dtype or torch.float32,
             ignore_mismatched_sizes=True,  # refused below, by name
             output_loading_info=True,
+            **_LOCAL,
         )
-    except Exception as error:  # the loaders of transformers raise a dozen kinds
-        raise UnknownModel(
-            f"'{name}': its weights cannot be loaded ({_first_line(error)}). "
-            "Expected model.safetensors or pytorch_model.bin that fits config.json."
-        ) from None
     _refuse_random_weights(report, name)
     if hasattr(model, "pooler"):
         model.pooler = None  # never used here, and random where the checkpoint has none
@@ -226,32 +222,23 @@ def _refuse_random_weights(report: dict[str, Any], name: str) -> None:
     if random:
         raise UnknownModel(
             f"'{name}': {len(random)} of its weights are missing or of another shape, the first "
-            f"is {random[0]}. Expected model.safetensors or pytorch_model.bin that fits "
-            "config.json."
+            f"is {random[0]}. {WEIGHTS}"
         )
 
 
 def _load_tokenizer(folder: Path, name: str) -> Any:
     from transformers import AutoTokenizer
 
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=False
-        )
-    except Exception as error:
-        raise UnknownModel(
-            f"'{name}': its tokenizer cannot be loaded ({_first_line(error)}). "
-            "Expected tokenizer.json, or vocab.txt, beside config.json."
-        ) from None
+    advice = "Expected tokenizer.json, or vocab.txt, next to config.json."
+    with _refusing(name, "tokenizer cannot be loaded", advice):
+        tokenizer = AutoTokenizer.from_pretrained(folder, **_LOCAL)
     if not tokenizer.is_fast:
         raise Unobservable(
             f"'{name}' has no fast tokenizer, so pieces cannot be aligned with words. "
-            "Save a tokenizer.json beside its config.json."
+            "Save a tokenizer.json next to its config.json."
         )
     if len(tokenizer) <= len(tokenizer.all_special_tokens):  # made up where no file is found
-        raise UnknownModel(
-            f"'{name}' has no tokenizer. Expected tokenizer.json, or vocab.txt, beside config.json."
-        )
+        raise UnknownModel(f"'{name}' has no tokenizer. {advice}")
     return tokenizer
 
 
@@ -320,5 +307,11 @@ def _quietly(load: Any, *args: Any) -> Any:
             transformers_logging.enable_progress_bar()
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".:")
+@contextmanager
+def _refusing(name: str, trouble: str, advice: str) -> Iterator[None]:
+    """Whatever the loaders of transformers raise, and they raise a dozen kinds, in one sentence."""
+    try:
+        yield
+    except Exception as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".:")
+        raise UnknownModel(f"'{name}': its {trouble} ({reason}). {advice}") from None

@@ -64,7 +64,7 @@ _DEPENDENCIES: dict[str, int] = {}
 
 
 def dependency_id(label: str) -> int:
-    """The number that stands for a dependency label in a batch, the same for a whole process."""
+    """The number of a dependency label in a batch, the same for a whole process."""
     return _DEPENDENCIES.setdefault(label, len(_DEPENDENCIES))
 
 
@@ -114,7 +114,7 @@ class Batch:
 
     @cached_property
     def cls_place(self) -> tuple[Float[Tensor, " batch"], Int[Tensor, " batch"]]:
-        """Whether an example has a [CLS], as 1 or 0, and where it stands."""
+        """Whether an example has a [CLS], as 1 or 0, and where it is."""
         has_cls, place = self.cls.max(-1)
         return has_cls.to(torch.float32), place
 
@@ -204,7 +204,8 @@ def tokenized(examples: Sequence[Example], encoder: Encoder) -> Iterator[Encoded
 def truncated(encoded: Encoded, max_length: int) -> Encoded:
     """Cut pieces off the end of the longer part, one by one, until the limit is met.
 
-    The library's "longest_first": of two parts grown alike, the one that was shorter loses first.
+    The library's "longest_first": of two parts that have become equally long, the one that was
+    shorter loses first.
     """
     parts = sorted(_content_by_part(encoded), key=len)
     excess = len(encoded) - max_length
@@ -357,7 +358,7 @@ def _call_tokenizer(encoder: Encoder, firsts: list[Any], pairs: list[Any]) -> It
 
 
 def _opening(text: str | list[str], start: int, end: int) -> int:
-    """The first character of a piece that is no space: byte-level pieces hold the space before."""
+    """The first character of a piece but its space: byte-level pieces hold the space before."""
     if isinstance(text, str):
         while start < end - 1 and text[start].isspace():
             start += 1
@@ -375,7 +376,7 @@ class _Pieces:
 
 
 def _aligned(index: int, example: Example, pieces: _Pieces) -> Encoded:
-    """Word and sentence of each piece, counted over both parts; special tokens beside them."""
+    """Word and sentence of each piece, counted over both parts; special tokens have no word."""
     known = getattr(example, "word_starts", None)  # words laid over a text, by where they begin
     word_base = _n_words_before(example, pieces)
     starts = [_starts_of(example, part) for part in range(len(example.parts))]

@@ -41,7 +41,7 @@ class Intervention:
                  "no_intra"  weights to keys of the query's own unit, itself too, become 0 (5.2)
                  "no_inter"  weights to keys of other units become 0 (sec. 5.2)
     unit         of the last two: real sentences, or the two segments that [SEP] divides
-    specials     of the last two: "sentence", where [CLS] and [SEP] belong to the unit they stand
+    specials     of the last two: "sentence", where [CLS] and [SEP] belong to the unit they are
                  in; or "kept", where attention to them and from them is never removed
     renormalise  of the last two: what is left of a row is divided by its sum; if nothing is left
                  the row stays 0

@@ -218,7 +218,7 @@ def _probe(encoder: Encoder) -> dict[str, Tensor]:
 
 
 def _alike(plain: Tensor, seen: Tensor) -> bool:
-    """Equal up to rounding, but for padding; NaN is alike here, and refused by the stream."""
+    """Equal up to rounding, padding left out; NaN equals NaN here, and the stream refuses it."""
     tolerance = 1e-3 if plain.dtype in (torch.float32, torch.float64) else 0.1
     limit = tolerance * plain.nan_to_num().abs().amax().item()
     pairs = ((plain[0], seen[0]), (plain[1, :1], seen[1, :1]))

@@ -55,14 +55,14 @@ def heads(
         str, typer.Option(help="paper, or authors: scored as in Clark's code.")
     ] = "paper",
     possessive_clitic: Annotated[
-        bool, typer.Option(help="Let 's stand for its possessor, as Clark's Table 1 does.")
+        bool, typer.Option(help="Let 's count for its possessor, as Clark's Table 1 does.")
     ] = False,
     batch_size: BatchSize = 16,
     seed: Annotated[int, typer.Option(help="Of the limit, the halves and the intervals.")] = 0,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Find the best head for every dependency relation, beside the best fixed offset."""
+    """Find the best head for every dependency relation, and the best fixed offset to compare."""
     from attnlib.errors import check_choice
     from attnlib.measuring import best_heads as choosing
     from attnlib.measuring import prediction

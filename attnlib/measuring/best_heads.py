@@ -1,4 +1,4 @@
-"""Which dependencies each head finds, beside a fixed offset (Clark 2019, sec. 4.2, Table 1)."""
+"""Dependencies that heads find, and a fixed offset finds (Clark 2019, sec. 4.2, Table 1)."""
 
 from __future__ import annotations
 
@@ -98,11 +98,11 @@ def _with_clitics(
     right: Callable[[np.ndarray, np.ndarray], np.ndarray],
     variant: str | None,
 ) -> np.ndarray:
-    """`right` on the dependents; with a variant the 's of a possessor may stand for it.
+    """`right` on the dependents; with a variant the 's of a possessor may take its place.
 
     Clark 2019, sec. 4.2: some heads treat 's as the dependent, gold standards the word before it,
-    and Table 1 counts either. Here 's is the word that hangs on the possessor, in UD as in spaCy's
-    labels; in the authors' code it is the next word, and only what it picks counts.
+    and Table 1 counts either. Here 's is the word that depends on the possessor, in UD and in
+    spaCy's labels; in the authors' code it is the next word, and only what it picks counts.
     """
     gold = found.gold[dependents]
     same = right(dependents, gold)
@@ -208,7 +208,7 @@ def _row(
     """Who is best, and per dependency what QUANTITIES are averages of.
 
     heads   (dependency, direction x head)   places  (dependency, offset)
-    half    (dependency,)                    which half of the sentences each stands in
+    half    (dependency,)                    which half of the sentences each is in
     """
     n_heads = heads.shape[1] // len(DIRECTIONS)
     best, place = int(heads.mean(0).argmax()), int(places.mean(0).argmax())

@@ -49,7 +49,7 @@ def _measure_on_dask(
     progress: Progress | None = None,
     **options: Any,
 ) -> Measurement:
-    """Cut the corpus into shards, measure each where there is room, lay the rows together."""
+    """Cut the corpus into shards, measure each where there is room, put the rows together."""
     chosen = chosen_metrics(metrics)
     length = options.get("max_length", 128)
     encoder, corpus = loaded(model, corpus, limit=limit, seed=seed, max_length=length, device="cpu")

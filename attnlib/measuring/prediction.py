@@ -30,7 +30,7 @@ NOBODY = -1
 class Predictions:
     """What every head picks for every word of some trees; one row per word, in corpus order.
 
-    sentence   which tree the word stands in    position  its place there
+    sentence   which tree the word is in        position  its place there
     gold       the place of its head word       relation  its full label
     form       the word in lower case           pieces    False where the tokenizer dropped it
     attended   (word, head)  the place of the other word that it attends to most
@@ -147,7 +147,7 @@ def most_attended(
     .. math:: \hat k(q) = \arg\max_{k \ne q} \bar a_{qk}, \qquad
               \hat q(k) = \arg\max_{q \ne k} \bar a_{qk}
 
-    Clark 2019, sec. 4.1: [CLS] and [SEP] are ignored, the word itself is no answer. Of equal
+    Clark 2019, sec. 4.1: [CLS] and [SEP] are ignored, the word itself is not an answer. Of equal
     weights the first word wins. -1 where there is no other word, and for words that are not real.
     """
     others = real.unsqueeze(2) & real.unsqueeze(1)

@@ -54,7 +54,7 @@ class Reading:
     values   a (layer, head) array for each metric
     levels   how finely the weights are kept
     sheets   the levels of all maps of a layer (head, key, query), deflated, in base64
-    special  where [CLS], [SEP] and their like stand among the pieces
+    special  where the special tokens, such as [CLS] and [SEP], are among the pieces
     """
 
     model: str
@@ -111,7 +111,7 @@ def as_example(text: Text, place: int) -> Example:
 
 
 def paired(texts: Sequence[str], pairs: Sequence[str]) -> list[Text]:
-    """Texts with their second texts, in order; an empty one stands for none."""
+    """Texts with their second texts, in order; an empty one means none."""
     if pairs and len(pairs) != len(texts):
         raise BadValue(
             f"{len(texts)} texts and {len(pairs)} pairs were given; expected a pair for each text. "
@@ -189,7 +189,7 @@ def packed(maps: np.ndarray) -> tuple[int, tuple[str, ...]]:
         sheets: list[str] = []
         for layer in maps:
             steps = np.rint(levels * np.clip(layer, 0, 1) ** POWER).astype(np.uint8)
-            # Key by key: what a head sends to one token is alike for all queries, and packs well.
+            # Key by key: what a head sends to one token is similar for all queries, and packs well.
             by_key = np.ascontiguousarray(steps.swapaxes(-1, -2))
             sheets.append(base64.b64encode(zlib.compress(by_key.tobytes(), 6)).decode())
             if sum(map(len, sheets)) > budget and levels != LEVELS[-1]:

@@ -201,7 +201,7 @@ def decided_by(
 def undecided_share(p: Float[np.ndarray, "*axes"], low: float = 0.05, high: float = 0.95) -> float:
     """Share of tests with low < p < high (Fig. 3b; the paper finds 1.8 %); NaN without a test.
 
-    It falls with the number of inputs whatever the heads do, so it is no sign of a good threshold.
+    It falls with the number of inputs whatever the heads do: it does not show a good threshold.
     """
     if not 0 <= low < high <= 1:
         raise BadValue(f"low is {low} and high {high}; expected 0 <= low < high <= 1.")

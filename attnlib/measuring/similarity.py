@@ -1,4 +1,4 @@
-"""How alike the maps of two models are, head by head, on the same inputs."""
+"""How similar the maps of two models are, head by head, on the same inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far heads look: attention by distance, to the piece itself and to special tokens (Guan)."""
+"""How far heads attend: attention by distance, to the piece itself and to special tokens (Guan)."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def feature_rows(
 def feature_matrix(
     measurement: Measured, name: str = "distance"
 ) -> tuple[Names, Float[np.ndarray, "head feature"]]:
-    """The mean of `feature_rows` over the inputs, each of which counts alike (sec. 4)."""
+    """The mean of `feature_rows` over the inputs, each of which counts the same (sec. 4)."""
     names, rows = feature_rows(measurement, name)
     return names, rows[~np.isnan(rows).any((1, 2))].mean(0)
 

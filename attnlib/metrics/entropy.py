@@ -1,4 +1,4 @@
-"""Entropy of attention rows: how broadly a head looks."""
+"""Entropy of attention rows: how broadly a head attends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ of_rows = partial(metric, unit="nats", bounds=(0.0, "log n_key"), variants=("pap
 
 @of_rows(key="entropy", source="clark2019:fig4")
 def attention_entropy(attention: Attention, variant: str = "paper") -> Partial:
-    r"""Entropy of a head's rows: 0 for one key only, log n for all keys alike.
+    r"""Entropy of a head's rows: 0 for one key only, log n if all keys get the same.
 
     .. math:: H = -\sum_k a_{qk} \log a_{qk}, \quad \text{averaged over real queries } q
 

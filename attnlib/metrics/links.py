@@ -1,4 +1,4 @@
-"""Attention along annotated links between words, beside other word pairs at the same distance."""
+"""Attention along annotated links between words, compared with other word pairs as far apart."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def link_metric(links: Links, *, direction: str = "both") -> Metric:
 
 
 def control_metric(links: Links, *, direction: str = "both") -> Metric:
-    """What `link_metric` finds on other pairs of words that stand to each other as the links do.
+    """What `link_metric` finds on other pairs of words that are as far apart as the links.
 
     The links of an input are moved by some words, those that share a word together, to places
     where none of them is a link and all stay in their text (see `control_sets`): as many pairs, as
@@ -195,7 +195,7 @@ def _places(links: Links, batch: Batch, *, control: bool) -> Int[Tensor, "batch 
 def control_sets(own: Sequence[Pair], part: Mapping[int, int]) -> list[list[Pair]]:
     """Sets of other pairs with the shape of the links.
 
-    part  the text that each word stands in
+    part  the text that each word is in
 
     Links that share a word are moved together, others by themselves; links of one shape go to
     different places. A set is complete or left out: a maximum over fewer pairs would be lower.
@@ -278,7 +278,7 @@ def _word_maps(
 
 
 def linked_pieces(links: Links, batch: Batch) -> Bool[Tensor, "batch query key"]:
-    """Where a pair of pieces lies on a link, in its direction."""
+    """Where a pair of pieces is on a link, in its direction."""
     width = _width(batch)
     between = torch.zeros(len(batch), width, width, dtype=torch.bool)
     for row, (index, words) in enumerate(

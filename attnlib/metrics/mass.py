@@ -88,8 +88,9 @@ def relation_mass(attention: Attention, *, relation: Relation, variant: str = "p
     returns            total (batch, head), weight (batch,) = |Q|
 
     Q is every real query, so the mass is a share of all the head's attention (Clark 2019 and its
-    code agree). The first piece has no previous one: a head that always looks back has (n - 1)/n.
-    variant="having" asks only queries that have such a key; that head then has exactly 1.
+    code agree). The first piece has no previous one: a head that always attends to the previous
+    piece has (n - 1)/n. variant="having" asks only queries that have such a key; that head then
+    has exactly 1.
     """
     held = relation.mask(attention.batch)
     _, asked = _every_or_having(attention.batch, held, variant, relation=relation)
@@ -112,7 +113,7 @@ def n_having(batch: Batch, held: Tensor) -> Float[Tensor, " batch"]:
 def _every_or_having(
     batch: Batch, held: Tensor, variant: str, *, relation: Relation
 ) -> tuple[None, Tensor]:
-    """Every query's mass counts alike; asked are all real queries, or those that have a key."""
+    """Every query's mass counts the same; asked are all real queries, or those that have a key."""
     if variant != "having" and relation.asked_of == "every":
         return None, batch.n_real
     return None, n_having(batch, held)

@@ -79,7 +79,7 @@ def local(window: int = LOCAL_WINDOW, *, before: bool = True, after: bool = True
 def syntactic(
     labels: Sequence[str], key: str = "", *, direction: str = "dep->head", what: str = ""
 ) -> Relation:
-    """Pieces of the word that stands in one of these dependency relations to the query's word.
+    """Pieces of the word that has one of these dependency relations to the query's word.
 
     direction  "dep->head": from a dependent to its head, as in the authors' code; or the other
                way; or both. An example without a tree has no such pairs.
@@ -185,11 +185,11 @@ def sieve_bias(attention: Attention, *, relation: Relation, variant: str = "pape
     returns            total (batch, head) = sum of the scores of the queries asked, weight = how
                        many: those whose sieve is not empty
 
-    Pande 2021, sec. 3.2; 1 for a head that looks everywhere alike. variant="authors" follows the
-    released code where it differs: the divisor of `local` is 1 too large for the last tokens; the
-    score of `block` has [CLS] as a query of the first text and every [SEP] as one of the second,
-    and is multiplied with the entropy of its row; a syntactic score is a mean over relations, not
-    over pieces.
+    Pande 2021, sec. 3.2; 1 for a head that attends to all keys equally. variant="authors" follows
+    the released code where it differs: the divisor of `local` is 1 too large for the last tokens;
+    the score of `block` has [CLS] as a query of the first text and every [SEP] as one of the
+    second, and is multiplied with the entropy of its row; a syntactic score is a mean over
+    relations, not over pieces.
     """
     if variant in AUTHORS_NONLINEAR.get(relation.key, ()):
         return _block_by_entropy(attention)

@@ -47,7 +47,7 @@ FEATURES = (
     Feature("object", relations=frozenset(("dobj", "obj"))),
     Feature("negation", relations=frozenset(("neg",)), words=NEGATIONS),
 )
-"""The kinds of words of Kovaleva 2019, sec. 4.4; [CLS] and [SEP] are asked beside them."""
+"""The kinds of words of Kovaleva 2019, sec. 4.4; [CLS] and [SEP] are measured as well."""
 
 SPECIAL = {"cls": lambda batch: batch.cls, "sep": lambda batch: batch.sep}
 Marked = Callable[[Batch], Bool[Tensor, "batch key"]]
@@ -81,7 +81,7 @@ def stripe_metrics(examples: Sequence[Any], variant: str = "paper") -> list[Metr
 
 
 def markers(examples: Sequence[Any], features: Sequence[Feature] = FEATURES) -> dict[str, Marked]:
-    """For every kind of word, and for [CLS] and [SEP], where its pieces stand in a batch."""
+    """For every kind of word, and for [CLS] and [SEP], where its pieces are in a batch."""
     return {one.name: _marker(one, examples) for one in features} | SPECIAL
 
 

@@ -30,7 +30,7 @@ class Drawing:
     table: pd.DataFrame = field(repr=False)
 
     def svg(self) -> str:
-        """The figure as SVG that can stand inside a page: own ids, and the page's colour as ink."""
+        """The figure as SVG for the inside of a page: own ids, and the page's colour as ink."""
         return _inline_svg(_raw_svg(self.figure), self.alt, self.figure.get_figwidth())
 
     def save(self, path: str | Path) -> Path:

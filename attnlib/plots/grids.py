@@ -23,7 +23,6 @@ from attnlib.plots.labels import (
     heads_in_words,
     is_share,
     label,
-    metric_panels,
     metric_rows,
     plural,
     top_heads,
@@ -31,6 +30,7 @@ from attnlib.plots.labels import (
     upper,
     upper_bound,
 )
+from attnlib.plots.panels import light_grid, metric_panels
 
 
 def head_grid(
@@ -142,10 +142,9 @@ def _grid_panel(panel: Axes, rows: pd.DataFrame, metric: str, marked: int, title
 
 def _mark(panel: Axes, row: pd.Series, colour: str) -> None:
     """Write the value into a cell, in whichever of black and white can be read on it."""
-    dark = style.luminance(colour) < 0.3
     text = f"{row['mean']:.2f}".removeprefix("0") if row["mean"] < 1 else f"{row['mean']:.1f}"
     place: dict[str, Any] = {"ha": "center", "va": "center_baseline", "fontsize": 6.5}
-    panel.text(row["head"], row["layer"], text, color="white" if dark else "black", **place)
+    panel.text(row["head"], row["layer"], text, color=style.ink_on(colour), **place)
 
 
 def _interval_panel(panel: Axes, rows: pd.DataFrame, metric: str) -> None:
@@ -158,7 +157,7 @@ def _interval_panel(panel: Axes, rows: pd.DataFrame, metric: str) -> None:
     panel.set_xlim(0, 1 if is_share(metric) else upper_bound(rows, metric))
     panel.set_xlabel(f"{label(metric)} ({unit(metric)})" if unit(metric) else label(metric))
     panel.set_ylabel("layer-head")
-    panel.grid(axis="x", color=style.FAINT, alpha=0.25, lw=0.6)
+    light_grid(panel, "x")
     panel.tick_params(axis="y", length=0)
     panel.spines["left"].set_visible(False)
     values = [

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from attnlib.errors import BadValue, UnknownName, did_you_mean
 from attnlib.measuring.head_tables import head_names
 from attnlib.metrics.registry import METRICS, Metric
-from attnlib.plots import style
 
 COLUMNS = ("metric", "layer", "head", "mean", "low", "high", "n")
 
@@ -104,16 +99,3 @@ def upper_bound(rows: pd.DataFrame, metric: str) -> float:
     """The end of an axis that starts at 0 and holds every head of this metric."""
     highest = rows.loc[rows["metric"] == metric, "mean"].max()
     return 1.0 if not np.isfinite(highest) or highest <= 0 else float(highest) * 1.06
-
-
-def metric_panels(n: int, *, columns: int, aspect: float) -> tuple[Figure, list[Axes]]:
-    """A figure with n panels in rows of `columns`, and nothing where there is no panel."""
-    columns = min(columns, n)
-    lines = math.ceil(n / columns)
-    width = style.WIDTHS["narrow" if columns == 1 else "wide"]
-    size = (width, lines * width / columns * aspect)
-    figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(wspace=0.06, hspace=0.06))
-    axes = list(np.atleast_1d(figure.subplots(lines, columns)).ravel())
-    for spare in axes[n:]:
-        spare.remove()
-    return figure, axes[:n]

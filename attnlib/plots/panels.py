@@ -1,9 +1,9 @@
-"""Small panels side by side, as figures of several tasks need them."""
+"""Panels of a figure: how many side by side, what they have in common."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -14,7 +14,7 @@ from attnlib.plots import style
 
 
 def n_columns(n: int) -> int:
-    """How many of n panels stand side by side: at most five, and lines of nearly equal length."""
+    """How many of n panels are side by side: at most five, and lines of nearly equal length."""
     return n if n <= 5 else math.ceil(n / math.ceil(n / 5))
 
 
@@ -26,15 +26,29 @@ def small_panels(
     width = style.WIDTHS[{1: "narrow", 2: "column"}.get(n, "wide")]
     engine = ConstrainedLayoutEngine(wspace=0.04, hspace=0.05)
     figure = Figure(figsize=(width, 0.4 + height * lines), layout=engine)
-    axes = figure.subplots(lines, n_columns(n), sharey=sharey, squeeze=False).ravel()
-    for spare in axes[n:]:
+    return figure, _only(n, figure.subplots(lines, n_columns(n), sharey=sharey, squeeze=False))
+
+
+def _only(n: int, axes: Any) -> list[Axes]:
+    """The first n panels of a grid; the others are taken away."""
+    for spare in axes.ravel()[n:]:
         spare.remove()
-    return figure, list(axes[:n])
+    return list(axes.ravel()[:n])
 
 
-def light_grid(panel: Axes) -> None:
-    """Faint horizontal lines behind everything else."""
-    panel.grid(axis="y", color=style.FAINT, alpha=0.25, lw=0.6)
+def metric_panels(n: int, *, columns: int, aspect: float) -> tuple[Figure, list[Axes]]:
+    """A figure with n panels in rows of `columns`, and nothing where there is no panel."""
+    columns = min(columns, n)
+    lines = math.ceil(n / columns)
+    width = style.WIDTHS["narrow" if columns == 1 else "wide"]
+    size = (width, lines * width / columns * aspect)
+    figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(wspace=0.06, hspace=0.06))
+    return figure, _only(n, figure.subplots(lines, columns, squeeze=False))
+
+
+def light_grid(panel: Axes, axis: Literal["x", "y"] = "y") -> None:
+    """Faint lines behind everything else: horizontal ones, at the ticks of y, or upright ones."""
+    panel.grid(axis=axis, color=style.FAINT, alpha=0.25, lw=0.6)
     panel.set_axisbelow(True)
 
 

@@ -30,7 +30,7 @@ def head_map(
     """Heads in a plane, coloured by layer and by behaviour (Clark 2019, Fig. 6).
 
     table  layer, head, x, y, behaviour; heads without a place are left out
-    named  names of heads to write beside their points, or how many of the outermost
+    named  names of heads to write next to their points, or how many of the outermost
     """
     need(table, "layer", "head", "x", "y", "behaviour")
     rows = table[table[["x", "y"]].notna().all(axis=1)].reset_index(drop=True)
@@ -52,7 +52,7 @@ def head_map(
             write_names(panel, marked, rows)
     counts = ", ".join(f"{name} {count}" for name, count in kinds.items())
     text = (
-        "Each point is a head; the nearer two points, the more alike the heads attend. Left: the "
+        "Each point is a head; heads that attend to similar keys are close together. Left: the "
         f"colour is the layer. Right: what the head mostly does ({counts})."
     )
     far = ", ".join(marked["name"])
@@ -107,7 +107,7 @@ def _by_layer(figure: Figure, panel: Axes, rows: pd.DataFrame) -> None:
     bar.outline.set_visible(False)  # type: ignore[operator]
     bar.ax.tick_params(length=0, labelsize=7.5)
     bar.locator = MaxNLocator(6, integer=True)
-    # Beside the bar: below its numbers it would stand outside the figure.
+    # Next to the bar: below its numbers it would be outside the figure.
     said: Any = {"transform": place.transAxes, "ha": "right", "va": "center", "fontsize": 8}
     place.text(-0.03, 0.5, "layer", **said)
 
@@ -150,7 +150,7 @@ def write_names(
     size: float = 7.5,
     away: tuple[float, float] = (3, 1.5),
 ) -> None:
-    """Names of heads beside their points, outwards if that covers no other point or name.
+    """Names of heads next to their points, outwards if that covers no other point or name.
 
     away  how far, in points; call this last, when the panel has its place in the figure
     """
@@ -187,7 +187,7 @@ _Box = tuple[float, float, float, float]  # left, bottom, right, top
 
 
 def _sides(right: bool, up: bool) -> list[_Side]:
-    """Where a name can stand, best first: outwards, beside, the other corners, above and below."""
+    """Where a name can go, best first: outwards, aside, the other corners, above and below."""
     x, y = (1 if right else -1), (1 if up else -1)
     return [(x, y), (x, 0), (x, -y), (-x, y), (-x, 0), (0, y), (-x, -y), (0, -y)]
 

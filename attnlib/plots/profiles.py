@@ -19,13 +19,13 @@ from attnlib.plots.labels import (
     as_list,
     is_share,
     label,
-    metric_panels,
     metric_rows,
     plural,
     unit,
     upper,
     upper_bound,
 )
+from attnlib.plots.panels import light_grid, metric_panels
 
 
 def layer_profile(
@@ -39,7 +39,7 @@ def layer_profile(
     """Heads as dots and their layer mean as a line, from the first layer to the last.
 
     reference  a value per metric (drawn as a level), or a table with metric, layer and mean (drawn
-               as the hollow marks that always stand for somebody else's value)
+               as the hollow marks that always mean somebody else's value)
     """
     metrics = as_list(metrics)
     rows = metric_rows(table, metrics)
@@ -106,8 +106,7 @@ def _profile_panel(panel: Axes, rows: pd.DataFrame, metric: str, height: float) 
     panel.set(xlim=(layers[0] - 0.5, layers[-1] + 0.5), ylim=(0, height), xlabel="layer")
     panel.set_xticks(layers[:: max(1, math.ceil(len(layers) / 6))])
     panel.yaxis.set_major_locator(MaxNLocator(5))
-    panel.grid(axis="y", color=style.FAINT, alpha=0.25, lw=0.6)
-    panel.set_axisbelow(True)
+    light_grid(panel)
     panel.set_title(upper(label(metric)), fontsize=9)
     panel.set_ylabel(unit(metric), fontsize=8)
 
@@ -161,15 +160,14 @@ def _line_panel(panel: Axes, rows: pd.DataFrame, column: str, log: bool) -> None
     layers = sorted(rows["layer"].unique())
     panel.set_xlim(layers[0] - 0.4, layers[-1] + 0.4)
     panel.set_xticks(layers[:: max(1, math.ceil(len(layers) / 12))])
-    panel.grid(axis="y", color=style.FAINT, alpha=0.25, lw=0.6)
-    panel.set_axisbelow(True)
+    light_grid(panel)
     _end_labels(panel, ends, looks)
 
 
 def _end_labels(
     panel: Axes, ends: Mapping[str, float], looks: Mapping[str, tuple[str, str]]
 ) -> None:
-    """Each line's mark and name beside its end, pushed apart where two would overlap."""
+    """Each line's mark and name next to its end, pushed apart where two would overlap."""
     to_axes = panel.transData + panel.transAxes.inverted()
     order = sorted(ends, key=lambda name: ends[name])
     heights = [float(to_axes.transform((1.0, ends[name]))[1]) for name in order]

@@ -1,4 +1,4 @@
-"""Figures that set our scores beside the paper's: ours solid, the paper's always hollow."""
+"""Our scores next to the paper's, row by row: ours solid, the paper's always hollow."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from attnlib.errors import BadValue
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
+from attnlib.plots.panels import light_grid
 
 OURS, PAPER = style.LOOKS["ours"].colour, style.LOOKS["paper"].colour
 
@@ -41,7 +42,7 @@ def relation_accuracies(
     *,
     caption: str | None = None,
 ) -> Drawing:
-    """Best head of each relation beside the best fixed offset, in percent (Clark 2019, Table 1).
+    """Best head of each relation and best fixed offset, in percent (Clark 2019, Table 1).
 
     table  relation, n, head, direction, accuracy, low, high, baseline, clean_accuracy, clean_low,
            clean_high; a relation without an accuracy keeps its row
@@ -52,7 +53,7 @@ def relation_accuracies(
         *("relation", "n", "head", "direction", "accuracy", "low", "high", "baseline"),
         *("clean_accuracy", "clean_low", "clean_high"),
     )
-    # All relations together are no relation: they stand apart, above the others.
+    # All relations together are not a relation: they go above the others.
     whole = table["relation"].str.lower() == "all"
     rows = table.assign(_whole=whole).sort_values(
         ["_whole", "accuracy"], ascending=False, kind="stable", ignore_index=True
@@ -152,7 +153,7 @@ _SCALES = ("percent", "UAS", "accuracy in percent")
 
 
 TITLE = 64
-"""Characters of a title that fit beside each other over all panels."""
+"""Characters of titles that fit next to each other over all panels."""
 
 
 def _wrapped(title: str, width: int) -> str:
@@ -184,9 +185,8 @@ def _row_axis(
     panel.set_xlim(*span)
     panel.set_xlabel(unit)
     panel.xaxis.set_major_locator(MaxNLocator(5))
-    panel.grid(axis="x", color=style.FAINT, alpha=0.25, lw=0.6)
-    panel.set_axisbelow(True)
-    panel.tick_params(axis="y", length=0, labelsize=8.5, pad=8)  # a hollow mark may stand at 0
+    light_grid(panel, "x")
+    panel.tick_params(axis="y", length=0, labelsize=8.5, pad=8)  # a hollow mark may be at 0
     panel.spines["left"].set_visible(False)
 
 

@@ -57,7 +57,7 @@ _MEANINGS = (
 # Inches. A page column of the book is about 7.2 inches wide on screen.
 WIDTHS: Mapping[str, float] = MappingProxyType({"narrow": 4.2, "column": 6.0, "wide": 7.4})
 
-# The page's own text colour stands in for INK, so one drawing serves a light and a dark page.
+# The page's own text colour replaces INK, so one drawing serves a light and a dark page.
 INK = "#010203"
 FAINT = "#8b9199"
 

@@ -1,0 +1,63 @@
+"""Lines over the layers: a line per class with its band and its name."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from attnlib.errors import BadValue
+from attnlib.plots import style
+from attnlib.plots.profiles import layer_lines
+from attnlib.plots.style import class_look
+from experiments.clark2019.surface import BEHAVIOURS
+from tests.attnlib.plots.test_drawing import (
+    NAN,
+    gradients,
+)
+
+
+def test_each_class_is_a_line_with_its_band_and_name() -> None:
+    (panel,) = layer_lines(gradients()).figure.axes
+    assert len(panel.collections) == 3
+    lines = [line for line in panel.lines if len(np.atleast_1d(line.get_xdata())) == 6]
+    np.testing.assert_allclose(lines[0].get_ydata(), 0.5 / np.arange(1, 7))
+    assert len({(line.get_color(), line.get_marker()) for line in lines}) == 3
+    assert {text.get_text() for text in panel.texts} == set(gradients()["class"])
+    assert panel.get_ylim()[0] == 0
+
+
+def test_names_at_the_ends_do_not_overlap() -> None:
+    figure = layer_lines(gradients(), log=True).figure
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw_without_rendering()
+    boxes = sorted(
+        (text.get_window_extent(renderer) for text in figure.axes[0].texts), key=lambda box: box.y0
+    )
+    assert all(low.y1 <= high.y0 for low, high in pairwise(boxes))
+
+
+def test_a_logarithmic_axis_and_a_title_are_drawn() -> None:
+    (panel,) = layer_lines(gradients(), log=True, title="to [SEP]").figure.axes
+    assert panel.get_yscale() == "log" and panel.get_title("left") == "to [SEP]"
+
+
+def test_layers_without_a_mean_are_gaps() -> None:
+    table = gradients()
+    table.loc[5, ["mean", "low", "high"]] = NAN
+    drawing = layer_lines(table)
+    assert "[SEP]: 0.5 in layer 1, 0.1 in layer 5" in drawing.alt
+    with pytest.raises(BadValue, match="no layer has a mean"):
+        layer_lines(table.assign(mean=NAN))
+    with pytest.raises(BadValue, match="logarithmic"):
+        layer_lines(table.assign(mean=0.0), log=True)
+
+
+def test_classes_have_the_colours_of_their_meaning() -> None:
+    assert class_look("[SEP]") is style.LOOKS["special"]
+    assert class_look("periods and commas") is style.LOOKS["punctuation"]
+    assert class_look("previous") is style.LOOKS["previous"]
+    assert class_look("dobj") is style.LOOKS["syntax"]
+    assert len({class_look(name).marker for name in BEHAVIOURS}) == len(BEHAVIOURS)
