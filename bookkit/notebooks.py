@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import json
+import logging
 import math
 import os
 import platform
@@ -200,13 +201,11 @@ def run_notebook(
 
     source, target = _existing(notebook), Path(out)
     checked = validate(source, parameters)
-    book = nbformat.read(source, as_version=4)
+    began = time.perf_counter()
+    book, failure = _execute(source, checked)
     for cell in book.cells:
         if "parameters" in cell.metadata.get("tags", []):
             cell.source = with_values(cell.source, checked)
-            break
-    began = time.perf_counter()
-    failure = _execute(book, source)
     record = {
         "notebook": source.name,
         "parameters": checked,
@@ -224,58 +223,79 @@ def run_notebook(
     return target
 
 
-def _execute(book: Any, source: Path) -> str:
-    """Run all cells in this very Python; what stopped them, or nothing.
+ADDED = {"injected-parameters", "papermill-error-cell-tag"}
+"""Tags of the cells that papermill adds; the values are shown in the parameters cell itself."""
+
+
+def _execute(source: Path, parameters: Mapping[str, Any]) -> tuple[Any, str]:
+    """The notebook that papermill has run in this very Python; and what stopped it, or nothing.
 
     The kernel is this interpreter, whatever kernels the machine has, and its IPython folder is
     empty, so that no start-up file of the reader changes a result.
     """
+    import nbformat
     from jupyter_client.kernelspec import KernelSpecManager
     from jupyter_client.manager import AsyncKernelManager
-    from nbclient import NotebookClient
-    from nbclient.exceptions import CellExecutionError, DeadKernelError
-    from tqdm import tqdm
+    from nbclient.exceptions import DeadKernelError
+    from papermill import execute_notebook
+    from papermill.exceptions import PapermillExecutionError
 
-    with tempfile.TemporaryDirectory(prefix="attnlib-run-") as folder:
+    failure = ""
+    with tempfile.TemporaryDirectory(prefix="attnlib-run-") as folder, _environment(folder):
+        written = Path(folder) / "executed.ipynb"
         kernel = AsyncKernelManager(
             kernel_spec_manager=KernelSpecManager(kernel_dirs=[]),
             connection_file=str(Path(folder) / "connection.json"),
         )
-        client = NotebookClient(
-            book,
-            km=kernel,
-            resources={"metadata": {"path": str(source.resolve().parent)}},
-            extra_arguments=["--IPKernelApp.log_level=ERROR"],
-            raise_on_iopub_timeout=True,
-            record_timing=False,
-        )
-        bar = tqdm(book.cells, source.stem, leave=False, disable=not sys.stderr.isatty())
-        with client.setup_kernel(env=_environment(folder), cleanup_kc=True):
-            for number, cell in enumerate(bar, start=1):
-                began = time.perf_counter()
-                try:
-                    client.execute_cell(cell, number - 1)
-                except CellExecutionError as error:
-                    said = f"{error.ename}: {error.evalue}".strip().splitlines()[0]
-                    return f"cell {number} of {source.name} failed: {said}"
-                except DeadKernelError:
-                    return f"cell {number} of {source.name} ended its Python: out of memory?"
-                finally:
-                    cell.metadata["seconds"] = round(time.perf_counter() - began, 2)
-            client.set_widgets_metadata()
-    return ""
+        try:
+            execute_notebook(
+                str(source.resolve()),
+                str(written),
+                parameters=dict(parameters),
+                kernel_name="python3",
+                language="python",
+                progress_bar={"leave": False, "disable": not sys.stderr.isatty()},
+                cwd=str(source.resolve().parent),
+                km=kernel,
+                extra_arguments=["--IPKernelApp.log_level=ERROR"],
+            )
+        except PapermillExecutionError as error:
+            said = f"{error.ename}: {error.evalue}".strip().splitlines()[0]
+            failure = f"failed: {said}"
+        except DeadKernelError:
+            failure = "ended its Python: out of memory?"
+        book = nbformat.read(written, as_version=4)
+    book.cells = [cell for cell in book.cells if not ADDED & set(cell.metadata.get("tags", []))]
+    last = 0
+    for number, cell in enumerate(book.cells, start=1):
+        told = cell.metadata.pop("papermill", {})
+        if cell.cell_type == "code" and told.get("duration") is not None:
+            cell.metadata["seconds"] = round(told["duration"], 2)
+        if told.get("status") in ("failed", "running", "completed"):
+            last = number
+    return book, f"cell {last} of {source.name} {failure}" if failure else ""
 
 
-def _environment(folder: str) -> dict[str, str]:
-    """The variables of a kernel that finds the packages of this checkout first."""
+@contextlib.contextmanager
+def _environment(folder: str) -> Iterator[None]:
+    """A kernel finds the packages of this checkout first, and papermill logs nothing."""
     packages = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    return {
-        **os.environ,
+    changes = {
         "PYTHONPATH": os.pathsep.join(filter(None, packages)),
         "JUPYTER_RUNTIME_DIR": str(Path(folder) / "runtime"),
         "IPYTHONDIR": str(Path(folder) / "ipython"),
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
     }
+    before, logger = dict(os.environ), logging.getLogger("papermill")
+    level = logger.level
+    os.environ.update(changes)
+    logger.setLevel(logging.CRITICAL)  # what matters it raises
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def _existing(path: str | Path) -> Path:

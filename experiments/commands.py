@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from attnlib.commands.shared import Json, console, messages, print_json, progress
 from attnlib.errors import AttnlibError
-
-if TYPE_CHECKING:
-    pass
 
 app = typer.Typer()
 
