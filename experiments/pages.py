@@ -24,7 +24,7 @@ from bookkit.editions import Edition
 from bookkit.pages.ledgerpage import raw
 from bookkit.pagetables import paper_name
 from experiments.atlas.page import atlas_page
-from experiments.shared import coref
+from experiments.clark2019 import coreference as coref
 from experiments.shared.reader_page import page
 
 KINDS = {"model": "Models", "dataset": "Datasets", "vectors": "Word vectors", "parser": "Parsers"}

@@ -18,6 +18,8 @@ from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
+from experiments.clark2019.gradients import attention_gradients
+from experiments.clark2019.masked_lm import Budget, masked_lm_head
 from experiments.shared.ablation import (
     Answers,
     p_values,
@@ -25,8 +27,6 @@ from experiments.shared.ablation import (
     single_ablations,
     spread_out,
 )
-from experiments.shared.headfit import Budget, masked_lm_head
-from experiments.shared.importance import attention_gradients
 from experiments.shared.intervals import TAIL, mean_ends
 from experiments.shared.publishedreader import reader_of
 
@@ -176,7 +176,7 @@ def head_gradients(
     """
     measured = set(corpus.examples)
     others = tuple(one for one in fit_on.examples if one not in measured)
-    budget = Budget(n_segments=len(others), n_maskings=maskings, n_epochs=1)
+    budget = Budget(n_maskings=maskings, n_epochs=1)
     options: Any = {"mask_rate": 0.15, "max_length": 128, "seed": seed, "progress": progress}
     head, quality = masked_lm_head(
         encoder, replace(fit_on, examples=others), budget=budget, hide=True, **options

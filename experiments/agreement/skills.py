@@ -13,7 +13,7 @@ from attnlib.measuring.prediction import is_punct, predictions
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment
-from experiments.shared.antecedents import choices
+from experiments.clark2019.coreference import choices
 
 
 @experiment(version=1)

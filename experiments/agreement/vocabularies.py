@@ -19,8 +19,8 @@ from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment
 from experiments.agreement.head_numbers import BLOCK, Sighting, sighting_of
+from experiments.clark2019.surface import BEHAVIOURS
 from experiments.kovaleva2019.patterns import PATTERNS
-from experiments.shared.clusters import BEHAVIOURS, Thresholds
 from experiments.shared.head_types import TYPES, fitted, named_types
 from experiments.shared.intervals import drawn
 from experiments.shared.sortings import agreement_kappa
@@ -167,10 +167,9 @@ def _mean(values: np.ndarray, counts: Counts) -> np.ndarray:
 
 def _behaviours(seen: Sighting, counts: Counts) -> np.ndarray:
     """Clark: the first behaviour that fits, by the thresholds of the authors' code."""
-    limits = Thresholds()
     found = np.full((len(counts), np.prod(seen.shape)), len(BEHAVIOURS))
     for place, (metric, limit) in reversed(list(enumerate(BEHAVIOURS.values()))):
-        found[_mean(seen.values[metric], counts) > limit(limits)] = place
+        found[_mean(seen.values[metric], counts) > limit] = place
     return found
 
 

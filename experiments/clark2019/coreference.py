@@ -1,29 +1,38 @@
-"""Sec. 4.3, Table 2: which head finds the antecedents of mentions."""
+"""Sec. 4.3, Table 2: which head finds the antecedents of mentions, compared with three rules.
+
+A mention such as "she" has antecedents: earlier mentions of the same person or thing. Heads and
+rules are asked for one of them, and are right if they choose any of them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
 from attnlib.attention.encode import tokenized
+from attnlib.attention.words import word_maps
 from attnlib.data.corpora import Corpus
+from attnlib.data.examples import CorefDocument, Span
+from attnlib.errors import CorpusError
+from attnlib.measuring.best_heads import chosen_elsewhere, halves
+from attnlib.measuring.bootstrap import estimate
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
-from bookkit.claims import Finding
-from bookkit.store import Found, experiment
-from experiments.shared.antecedents import advantage, antecedent_table, choices
+from bookkit.store import Found, experiment, findings
 
-SYSTEMS = {"nearest": "nearest", "head match": "head_match", "rule-based": "rule_based"}
-SHOWN = {
-    "nearest": "nearest mention",
-    "head match": "same head word",
-    "rule-based": "four rules",
-    "head": "best head",
-    "head, clean": "best head, clean",
-    "head, any word": "best head, any word",
-}
+TYPES = ("pronoun", "proper", "nominal")
+COMPARED = (
+    ("head_match", "nearest"),
+    ("rule_based", "head_match"),
+    ("head", "head_match"),
+    ("head", "rule_based"),
+)
+"""Systems whose difference a claim asks for."""
 
 
 @experiment(version=1)
@@ -36,9 +45,10 @@ def coreference(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Found:
-    """Antecedent selection by the best head beside three rivals, by kind of mention."""
+    """Antecedent selection by the best head and by three rules, by kind of mention."""
     found = choices(encoder, corpus.examples, max_length=max_length, progress=progress)
-    table = antecedent_table(found, seed=seed)
+    by_head = found.by_head["mentions"]
+    best = int(by_head.mean(0).argmax())
     tokens = (min(len(e), max_length) for e in tokenized(corpus.examples, encoder))
     facts = {
         "inputs": len(corpus),
@@ -46,54 +56,337 @@ def coreference(
         "tokens": sum(tokens),
         "questions": len(found),
         "corpus": corpus.name,
-        "head": _cell(table, "head")["head"],
+        "head": _name(best, found.n_heads),
     }
+    table = antecedent_table(found, seed=seed)
     if not judged:
         return Found(table, facts=facts)
-    numbers = {
-        f"table2.{key}": _finding(_cell(table, name))
-        for name, key in {**SYSTEMS, "head": "head"}.items()
+    systems = {_key(name): right for name, right in found.baselines.items()}
+    systems["head"] = by_head[:, best]
+    numbers = {name: percent_right(right, found.document) for name, right in systems.items()}
+    for one, other in COMPARED:
+        gain = systems[one].astype(float) - systems[other]
+        numbers[f"{one}_minus_{other}"] = percent_right(gain, found.document)
+    nominal = found.kind == "nominal"
+    gain = (systems["head"].astype(float) - systems["head_match"])[nominal]
+    numbers["nominal_head_minus_head_match"] = percent_right(gain, found.document[nominal])
+    return Found(table, findings({f"table2.{name}": ends for name, ends in numbers.items()}), facts)
+
+
+def _key(system: str) -> str:
+    """The name of a system as claims write it."""
+    return system.replace(" ", "_").replace("-", "_")
+
+
+def antecedent_table(found: Choices, *, seed: int = 0) -> pd.DataFrame:
+    """One row per system and kind of mention: accuracy in percent with its 95 % interval.
+
+    The best head is chosen on all questions and scored on them ("head", the paper's way), or
+    chosen on one half of the documents and scored on the other, both ways round ("head, clean");
+    "head, any word" is the paper's way when a head may choose any word of the text.
+    """
+    systems: dict[str, tuple[np.ndarray, str]] = {
+        name: (right, "") for name, right in found.baselines.items()
     }
-    right = found.by_head["mentions"]
-    best = right[:, int(right.mean(0).argmax())]
-    rivals = {key: found.baselines[name] for name, key in SYSTEMS.items()}
-    pairs = {
-        "head_match_minus_nearest": (rivals["head_match"], rivals["nearest"]),
-        "rule_based_minus_head_match": (rivals["rule_based"], rivals["head_match"]),
-        "head_minus_head_match": (best, rivals["head_match"]),
-        "head_minus_rule_based": (best, rivals["rule_based"]),
-    }
-    for name, (one, other) in pairs.items():
-        numbers[f"table2.{name}"] = Finding(*advantage(one, other, found.document))
-    nominal: np.ndarray = found.kind == "nominal"
-    gain = advantage(best[nominal], rivals["head_match"][nominal], found.document[nominal])
-    numbers["table2.nominal_head_minus_head_match"] = Finding(*gain)
-    return Found(table, numbers, facts)
+    _, rank = np.unique(found.document, return_inverse=True)
+    half = halves(int(rank.max()) + 1, seed)[rank]
+    for label, candidates in (("head", "mentions"), ("head, any word", "words")):
+        right = found.by_head[candidates]
+        best = int(right.mean(0).argmax())
+        clean, chosen = chosen_elsewhere(right, ~half)
+        names = dict.fromkeys(_name(head, found.n_heads) for head in chosen)
+        systems[label] = (right[:, best], _name(best, found.n_heads))
+        systems[f"{label}, clean"] = (clean, "/".join(names))
+    rows = []
+    for system, (right, head) in systems.items():
+        for kind in ("all", *TYPES):
+            asked = np.ones(len(found), bool) if kind == "all" else found.kind == kind
+            value, low, high = percent_right(right[asked], found.document[asked])
+            row = {"system": system, "head": head, "kind": kind, "n": int(asked.sum())}
+            rows.append({**row, "accuracy": value, "low": low, "high": high})
+    return pd.DataFrame(rows)
 
 
-def _cell(table: pd.DataFrame, system: str, kind: str = "all") -> pd.Series:
-    return table[(table["system"] == system) & (table["kind"] == kind)].iloc[0]
+def percent_right(right: np.ndarray, document: np.ndarray) -> tuple[float, float, float]:
+    """Percent right with a bootstrap interval over documents; NaN where nothing was asked.
+
+    right  (question,)   1 and 0, or the difference of two systems on the same questions
+    """
+    if not len(right):
+        return np.nan, np.nan, np.nan
+    _, place = np.unique(document, return_inverse=True)
+    total, weight = np.bincount(place, weights=right.astype(float)), np.bincount(place)
+    got = estimate(total[:, None], weight[:, None].astype(float), micro=True)
+    return 100 * float(got.mean[0]), 100 * float(got.low[0]), 100 * float(got.high[0])
 
 
-def _finding(row: pd.Series) -> Finding:
-    return Finding(float(row["accuracy"]), float(row["low"]), float(row["high"]))
+def _name(flat: int, n_heads: int) -> str:
+    return f"{flat // n_heads + 1}-{flat % n_heads + 1}"
 
 
-def table2_rows(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows to be drawn, with names a reader knows."""
-    rows = table[table["system"].isin(SHOWN)]
-    return rows.assign(label=rows["system"].map(SHOWN), value=rows["accuracy"])
+# --- what heads choose ----------------------------------------------------------------------------
 
 
-def table2_paper(claims: dict[str, dict[str, Any]]) -> dict[tuple[str, str], float]:
-    """The paper's Table 2 under the names of `table2_rows`."""
-    names = {**{key: SHOWN[name] for name, key in SYSTEMS.items()}, "head": SHOWN["head"]}
-    kinds = ("pronoun", "proper", "nominal")
-    cells = {(names[k], "all"): claims[k]["value"] for k in names}
-    return cells | {(names[k], kind): claims[k][kind] for k in names for kind in kinds}
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """Which questions each head answers right, and which the baselines.
+
+    by_head    candidates -> (question, head) bool   heads numbered over all layers
+    baselines  name -> (question,) bool
+    document   (question,)   which document a question comes from
+    kind       (question,)   pronoun, proper or nominal
+    """
+
+    by_head: dict[str, np.ndarray]
+    baselines: dict[str, np.ndarray]
+    document: np.ndarray
+    kind: np.ndarray
+    n_heads: int
+
+    def __len__(self) -> int:
+        return len(self.kind)
 
 
-def table2_quotes(found: Found) -> dict[str, Any]:
-    """What the text quotes of Table 2: accuracies over all mentions, in percent."""
-    names = {"any_word": "head, any word", "match_all": "head match", "rules_all": "rule-based"}
-    return {key: float(_cell(found.table, name)["accuracy"]) for key, name in names.items()}
+def choices(
+    encoder: Encoder,
+    documents: Sequence[CorefDocument],
+    *,
+    max_length: int = 128,
+    batch_size: int = 8,
+    progress: Progress | None = None,
+) -> Choices:
+    """Ask every head, and every baseline, for the antecedent of every mention that has one.
+
+    A head is right if, of all candidates, it attends most from the head word of the mention to the
+    head word of one of its antecedents. Candidates are the head words of the mentions before it,
+    from which the baselines choose too ("mentions"), or all other words of the text ("words").
+    """
+    documents = cut(documents, encoder, max_length)
+    asked = [list(questions(document)) for document in documents]
+    if not any(asked):
+        raise CorpusError(
+            f"none of {len(documents)} documents has a mention with an antecedent within "
+            f"{max_length} pieces. Give documents with clusters, or a larger --max-length."
+        )
+    rows: dict[int, dict[str, np.ndarray]] = {}
+    maps = word_maps(
+        encoder, documents, max_length=max_length, batch_size=batch_size, progress=progress
+    )
+    for batch in maps:
+        weights, real = batch.between_words(), batch.real_words()
+        for row, index in enumerate(batch.index):
+            if asked[index]:
+                rows[index] = _right(weights[row], real[row], asked[index])
+    order = sorted(rows)
+    every = [(index, *question) for index in order for question in asked[index]]
+    return Choices(
+        by_head={c: np.concatenate([rows[i][c] for i in order]) for c in ("mentions", "words")},
+        baselines={
+            name: np.array([is_right(m, choose(m, before)) for _, m, before in every])
+            for name, choose in BASELINES.items()
+        },
+        document=np.array([index for index, _, _ in every]),
+        kind=np.array([mention.type for _, mention, _ in every]),
+        n_heads=encoder.n_heads,
+    )
+
+
+def _right(
+    weights: torch.Tensor, real: torch.Tensor, asked: Sequence[tuple[Mention, list[Mention]]]
+) -> dict[str, np.ndarray]:
+    """For one document: (question, head), by kind of candidates.
+
+    weights  (head, word, word)
+    """
+    places = torch.tensor([mention.head for mention, _ in asked], device=weights.device)
+    n_words = weights.shape[-1]
+    before = torch.zeros(len(asked), n_words, dtype=torch.bool)
+    antecedent = torch.zeros_like(before)
+    for question, (mention, others) in enumerate(asked):
+        before[question, [other.head for other in others]] = True
+        same = [other.head for other in others if other.entity == mention.entity]
+        antecedent[question, same] = True
+    before, antecedent = before.to(weights.device), antecedent.to(weights.device)
+    other = real & (torch.arange(n_words, device=weights.device) != places[:, None])
+    rows = weights[:, places].transpose(0, 1)  # (question, head, word)
+    found = {}
+    for name, allowed in (("mentions", before), ("words", other)):
+        chosen = rows.masked_fill(~allowed[:, None], -1.0).argmax(-1)
+        found[name] = antecedent.gather(1, chosen).cpu().numpy()
+    return found
+
+
+def cut(
+    documents: Sequence[CorefDocument], encoder: Encoder, max_length: int
+) -> list[CorefDocument]:
+    """Each document up to the last whole word within the limit (the paper: 128 pieces).
+
+    Mentions beyond the cut are gone, and so are entities with fewer than two mentions left.
+    """
+    found = []
+    for document, pieces in zip(documents, tokenized(documents, encoder), strict=True):
+        if len(pieces) <= max_length:
+            found.append(document)
+            continue
+        # The last piece before the limit is the closing special token's place.
+        beyond = pieces.word[max_length - 1]
+        found.append(_first_words(document, beyond if beyond >= 0 else len(document.words)))
+    return found
+
+
+def _first_words(document: CorefDocument, n: int) -> CorefDocument:
+    kept = [[i for i, s in enumerate(cluster) if s.end <= n] for cluster in document.clusters]
+    places = [(c, inside) for c, inside in enumerate(kept) if len(inside) > 1]
+
+    def chosen(values: Sequence[Sequence[Any]]) -> tuple[tuple[Any, ...], ...]:
+        return tuple(tuple(values[c][i] for i in inside) for c, inside in places)
+
+    return replace(
+        document,
+        words=document.words[:n],
+        sentences=tuple(Span(s.start, min(s.end, n)) for s in document.sentences if s.start < n),
+        clusters=chosen(document.clusters),
+        heads=document.heads and tuple(h if h < n else -1 for h in document.heads[:n]),
+        relations=document.relations and document.relations[:n],
+        tags=document.tags and document.tags[:n],
+        mention_heads=document.mention_heads and chosen(document.mention_heads),
+        mention_types=document.mention_types and chosen(document.mention_types),
+    )
+
+
+# --- mentions, questions, and rules that answer them ----------------------------------------------
+
+
+@dataclass(frozen=True)
+class Mention:
+    """A coreferent mention; `entity` numbers its cluster in the document."""
+
+    span: Span
+    head: int
+    type: str
+    entity: int
+    text: str
+    head_text: str
+
+
+Choose = Callable[[Mention, Sequence[Mention]], Mention | None]
+"""From a mention and the mentions before it, nearest first, to the one it is linked to, if any."""
+
+
+def mentions_of(document: CorefDocument) -> list[Mention]:
+    """All mentions of a document, in the order of their head words."""
+    found = []
+    for entity, cluster in enumerate(document.clusters):
+        for span in cluster:
+            head = document.head_word(span)
+            text = " ".join(document.words[span.start : span.end]).lower()
+            kind = document.mention_type(span)
+            head_text = document.words[head].lower()
+            found.append(Mention(span, head, kind, entity, text, head_text))
+    return sorted(found, key=lambda m: (m.head, -len(m.span)))
+
+
+def questions(document: CorefDocument) -> Iterator[tuple[Mention, list[Mention]]]:
+    """Each mention that has an antecedent, with the mentions before it, nearest first.
+
+    Two mentions may share a head word only by nesting; the outer one is not before the inner.
+    """
+    mentions = mentions_of(document)
+    for mention in mentions:
+        before = [other for other in reversed(mentions) if other.head < mention.head]
+        if any(other.entity == mention.entity for other in before):
+            yield mention, before
+
+
+def nearest(mention: Mention, before: Sequence[Mention]) -> Mention:
+    """The nearest other mention."""
+    return before[0]
+
+
+def head_match(mention: Mention, before: Sequence[Mention]) -> Mention | None:
+    """The nearest mention with the same head word; none where there is none."""
+    return _first(before, lambda other: other.head_text == mention.head_text)
+
+
+def rule_based(mention: Mention, before: Sequence[Mention]) -> Mention:
+    """Four sieves after Lee et al. 2011: the same words, the same head word, agreement, any."""
+    sieves: tuple[Callable[[Mention], bool], ...] = (
+        lambda other: other.text == mention.text,
+        lambda other: other.head_text == mention.head_text,
+        lambda other: agree(mention, other),
+        lambda other: True,
+    )
+    return next(found for sieve in sieves if (found := _first(before, sieve)) is not None)
+
+
+BASELINES: dict[str, Choose] = {
+    "nearest": nearest,
+    "head match": head_match,
+    "rule-based": rule_based,
+}
+
+
+def is_right(mention: Mention, chosen: Mention | None) -> bool:
+    """Whether the chosen mention is any antecedent of the mention, as in the paper."""
+    return chosen is not None and chosen.entity == mention.entity
+
+
+def accuracy(documents: Iterable[CorefDocument], choose: Choose) -> dict[str, tuple[int, int]]:
+    """(right, asked) of a rule over all documents, for all mentions and by type."""
+    counts = dict.fromkeys(("all", *TYPES), (0, 0))
+    for document in documents:
+        for mention, before in questions(document):
+            right = is_right(mention, choose(mention, before))
+            for kind in ("all", mention.type):
+                counts[kind] = (counts[kind][0] + right, counts[kind][1] + 1)
+    return counts
+
+
+def _features(table: str) -> dict[str, tuple[str, ...]]:
+    rows = (line.split(":") for line in table.strip().splitlines())
+    return {word: tuple(given.split()) for words, given in rows for word in words.split()}
+
+
+# person, number, gender; "-" is open
+PRONOUNS = _features(
+    """
+    i me my mine myself: 1 singular -
+    we us our ours ourselves: 1 plural -
+    you your yours yourself: 2 - -
+    yourselves: 2 plural -
+    he him his himself: 3 singular masculine
+    she her hers herself: 3 singular feminine
+    it its itself this that one: 3 singular neuter
+    they them their theirs themselves these those both: 3 plural -
+    """
+)
+NOUNS = _features(
+    """
+    man boy father son brother husband uncle grandfather nephew king gentleman mr: - - masculine
+    woman girl mother daughter sister wife aunt grandmother niece queen lady mrs ms: - - feminine
+    people men women children police twins parents: - plural -
+    """
+)
+
+
+def agree(one: Mention, other: Mention) -> bool:
+    """Person, number and gender agree wherever both are known."""
+    pairs = zip(features(one), features(other), strict=True)
+    return all("-" in (a, b) or a == b for a, b in pairs)
+
+
+def features(mention: Mention) -> tuple[str, ...]:
+    """(person, number, gender) of a mention, by its head word; "-" where it is open."""
+    word = mention.head_text
+    if mention.type == "pronoun":
+        return PRONOUNS.get(word, ("3", "-", "-"))
+    _, number, gender = NOUNS.get(word, ("-", "-", "-"))
+    if number == "-" and mention.type == "nominal":
+        number = "plural" if word.endswith("s") and not word.endswith("ss") else "singular"
+    if number == "-" and mention.type == "proper":
+        number = "singular"
+    return "3", number, gender
+
+
+def _first(before: Sequence[Mention], fits: Callable[[Mention], bool]) -> Mention | None:
+    return next((other for other in before if fits(other)), None)

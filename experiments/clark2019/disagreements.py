@@ -16,7 +16,7 @@ from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment
 from experiments.clark2019.distances import divergences
-from experiments.clark2019.surface import POSITIONAL, surface
+from experiments.clark2019.surface import POSITION, surface
 from experiments.clark2019.syntax import TABLE1
 
 Row = tuple[str, str, float, float]
@@ -47,8 +47,11 @@ def disagreements(
         *_segment_ids(wiki, encoder, max_length, progress),
         *_smoothing(few, encoder, max_length),
         *_word_level(trees, encoder, min_count),
-        *_root(probes),
     ]
+    uas = probes.set_index("probe")["uas"]
+    about = "word vectors of candidates: own, or shifted by the root"
+    ways = (uas["attention-words"], uas["attention-words-authors"])
+    rows.append(_row(about, "probe with words", "UAS", ways))
     table = pd.DataFrame(rows, columns=["what", "unit", "paper_way", "authors_way"])
     facts = {"inputs": len(wiki) + len(few) + len(trees)}
     return Found(table, facts={**facts, "passes": 2 * sum(facts.values())})
@@ -73,7 +76,7 @@ def _segment_ids(
     by_layer = [layer_means(grid["mass_to_sep"].reset_index()) for grid in grids]
     yield _row(about, "largest layer mean to [SEP]", "share", (g.max() for g in by_layer))
     both = ["mass_to_previous", "mass_to_next"]
-    counts = [sum((grid[m] > POSITIONAL).sum() for m in both) for grid in grids]
+    counts = [sum((grid[m] > POSITION).sum() for m in both) for grid in grids]
     yield _row(about, "heads above one half on a neighbour", "heads", counts)
     layer, head = (pair - zeros)["mass_to_sep"].abs().idxmax()
     ways = [grid["mass_to_sep"][layer, head] for grid in grids]
@@ -117,10 +120,3 @@ def _word_level(trees: Corpus, encoder: Encoder, min_count: int) -> Iterator[Row
     both = (by_mean, by_column)
     yield _row(about, "best head", "percent", (t.loc["all", "accuracy"] for t in both))
     yield _row(about, "best offset", "percent", (t.loc["all", "baseline"] for t in both))
-
-
-def _root(probes: pd.DataFrame) -> Iterator[Row]:
-    uas = probes.set_index("probe")["uas"]
-    about = "word vectors of candidates: own, or shifted by the root"
-    ways = (uas["attention-words"], uas["attention-words-authors"])
-    yield _row(about, "probe with words", "UAS", ways)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 
 from attnlib.data.corpora import Corpus
-from attnlib.measuring.stream import Progress, chosen_metrics, stream
+from attnlib.errors import BadValue
+from attnlib.measuring.stream import Progress, measure
 from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.shared.clusters import behaviours, closeness, planar
+from experiments.clark2019.surface import behaviours
+
+GATHERED_TOGETHER = 4_000_000
+"""Distances looked up at once in the permutation test: about 32 MB."""
+UNNAMED = ("other", "undefined")
 
 
 @experiment(version=1)
@@ -19,20 +28,12 @@ def divergences(
     *,
     encoder: Encoder,
     max_length: int = 128,
-    on_long: str = "error",
     variant: str = "paper",
     progress: Progress | None = None,
 ) -> Found:
     """Jensen-Shannon divergence between every two heads, averaged over tokens (Fig. 6)."""
     key = "js_divergence" if variant == "paper" else f"js_divergence@{variant}"
-    found = stream(
-        encoder,
-        corpus,
-        chosen_metrics([key]),
-        max_length=max_length,
-        on_long=on_long,
-        progress=progress,
-    ).not_empty()
+    found = measure(encoder, corpus, [key], max_length=max_length, progress=progress)
     total, weight = found.rows(key)
     mean = total.sum(0) / weight.sum(0)  # the paper sums over tokens of all texts
     upper = np.triu_indices(len(mean), 1)
@@ -45,8 +46,8 @@ def divergences(
             "js": mean[upper].astype(np.float32),
         }
     )
-    facts = {"inputs": found.n_examples, "passes": found.n_examples}
-    return Found(table, facts={**facts, "tokens": int(weight[:, 0, 0].sum())})
+    n, tokens = found.n_examples, int(weight[:, 0, 0].sum())
+    return Found(table, facts={"inputs": n, "passes": n, "tokens": tokens})
 
 
 def distance_matrix(table: pd.DataFrame) -> np.ndarray:
@@ -72,16 +73,15 @@ def plane(distances: pd.DataFrame, surface: pd.DataFrame, *, seed: int = 0) -> F
     laid = planar(matrix, seed=seed)
     layers = labels.index.get_level_values("layer").to_numpy()
     by_layer = closeness(matrix, layers, seed=seed)
-    by_behaviour = closeness(matrix, labels.to_numpy(), exclude=("other", "undefined"), seed=seed)
+    by_behaviour = closeness(matrix, labels.to_numpy(), exclude=UNNAMED, seed=seed)
     table = labels.reset_index()
     table["x"], table["y"] = laid.points.T
-    named = int((~labels.isin(["other", "undefined"])).sum())
     facts = {
         "stress": laid.stress,
         "correlation": laid.correlation,
         "layer_ratio": by_layer.ratio,
-        "behaviour_ratio": _or_none(by_behaviour.ratio),
-        "named": named,
+        "behaviour_ratio": None if np.isnan(by_behaviour.ratio) else by_behaviour.ratio,
+        "named": int((~labels.isin(UNNAMED)).sum()),
     }
     found = {
         "js.within_layer_p": Finding(by_layer.p_value),
@@ -90,5 +90,166 @@ def plane(distances: pd.DataFrame, surface: pd.DataFrame, *, seed: int = 0) -> F
     return Found(table, found, facts)
 
 
-def _or_none(value: float) -> float | None:
-    return None if np.isnan(value) else value
+# --- heads as points in a plane -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Plane:
+    """Where each point lies, and how much of the given distances the plane could keep.
+
+    points       (n, 2)   centred; the first axis is the long one
+    stress       Kruskal's stress-1: 0 is perfect, 0.1 fair, 0.2 poor
+    correlation  of the distances in the plane with those given, over all pairs
+    """
+
+    points: Float[np.ndarray, "n 2"]
+    stress: float
+    correlation: float
+
+
+def planar(distances: Float[np.ndarray, "n n"], *, seed: int = 0, starts: int = 5) -> Plane:
+    r"""Points whose Euclidean distances are as near as possible to those given (sec. 6, Fig. 6).
+
+    .. math::
+        \min_x \sum_{i<j} (d_{ij} - \|x_i - x_j\|)^2, \quad
+        \text{stress-1} = \sqrt{\frac{\sum_{i<j} (d_{ij} - \|x_i - x_j\|)^2}
+                                     {\sum_{i<j} \|x_i - x_j\|^2}}
+
+    distances  (n, n)   symmetric, 0 on the diagonal: the Jensen-Shannon divergences of heads
+    returns    points (n, 2), stress-1, correlation
+
+    The best of `starts` random starts, as in the authors' code. Differs from it: the starts have
+    a seed, and the result is turned to its principal axes with the farthest point of each axis
+    on the positive side, so that the same distances give the same picture.
+    """
+    # The import takes a second that no other part of this module needs. The function `smacof`
+    # has kept its arguments; those of the class MDS changed their meaning in version 1.8.
+    from sklearn.manifold import smacof
+
+    given = _checked(distances)
+    points, _ = smacof(
+        given,
+        metric=True,
+        n_components=2,
+        init=None,
+        n_init=starts,
+        n_jobs=1,
+        max_iter=3000,
+        eps=1e-9,
+        random_state=seed,
+        normalized_stress=False,
+    )
+    points = _turned(np.asarray(points, dtype=np.float64))
+    pairs = np.triu_indices(len(given), 1)
+    shown = np.linalg.norm(points[pairs[0]] - points[pairs[1]], axis=-1)
+    wanted = given[pairs]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        stress = float(np.sqrt(((wanted - shown) ** 2).sum() / (shown**2).sum()))
+    constant = np.ptp(wanted) == 0 or np.ptp(shown) == 0
+    correlation = float("nan") if constant else float(np.corrcoef(wanted, shown)[0, 1])
+    return Plane(points, stress, correlation)
+
+
+def _turned(points: np.ndarray) -> np.ndarray:
+    """Centred, on principal axes, the farthest point of each axis on the positive side."""
+    centred = points - points.mean(0)
+    _, _, axes = np.linalg.svd(centred, full_matrices=False)
+    turned = centred @ axes.T
+    size = np.abs(turned)
+    # Rounded, so that of two points equally far out the first decides on every machine.
+    far = np.argmax(np.round(size / max(size.max(), 1e-300), 6), axis=0)
+    sign = np.where(turned[far, [0, 1]] < 0, -1.0, 1.0)
+    return np.asarray(turned * sign)
+
+
+# --- whether groups of heads lie closer together than chance --------------------------------------
+
+
+@dataclass(frozen=True)
+class Closeness:
+    """Mean distances within and between groups, and how often chance does as well.
+
+    p_value  one-sided, (1 + shuffles at least as close) / (1 + shuffles); NaN without a pair within
+    """
+
+    within: float
+    between: float
+    ratio: float
+    p_value: float
+    n_within: int
+
+
+def closeness(
+    distances: Float[np.ndarray, "n n"],
+    groups: Sequence[object] | np.ndarray | pd.Series,
+    *,
+    exclude: Collection[object] = (),
+    permutations: int = 10_000,
+    seed: int = 0,
+) -> Closeness:
+    r"""Are points of one group closer to each other than if labels were dealt out at random?
+
+    .. math:: W = \frac{1}{|P|} \sum_{(i, j) \in P} d_{ij}, \quad
+              P = \{i < j : g_i = g_j\}, \quad
+              p = \frac{1 + |\{\pi : W_\pi \le W\}|}{1 + \text{permutations}}
+
+    distances  (n, n)   symmetric
+    groups     (n,)     a label per point; points with a label in `exclude` take no part
+
+    The paper says "heads in the same layer tend to be close together" without a test; this is ours.
+    A group of one point has no pair within. Shuffling labels keeps the sizes of all groups, so W
+    and the ratio W / (mean between) order the shuffles in the same way.
+    """
+    given, labels = _checked(distances), pd.Series(np.asarray(groups, dtype=object))
+    kept = np.flatnonzero(~labels.isin(list(exclude)))
+    given, code = given[np.ix_(kept, kept)], pd.factorize(labels.iloc[kept])[0]
+    one, other = np.triu_indices(len(kept), 1)
+    same = code[one] == code[other]
+    values = given[one, other]
+    within, between = _mean(values[same]), _mean(values[~same])
+    p_value = _p_value(given, one[same], other[same], within, permutations, seed)
+    ratio = within / between if between else float("nan")
+    return Closeness(within, between, ratio, p_value, int(same.sum()))
+
+
+def _p_value(
+    given: np.ndarray,
+    one: np.ndarray,
+    other: np.ndarray,
+    observed: float,
+    permutations: int,
+    seed: int,
+) -> float:
+    """The share of shuffles whose mean over the pairs (one, other) is not above the observed."""
+    if not len(one):
+        return float("nan")
+    generator = np.random.default_rng(seed)
+    # A shuffle that repeats the grouping adds the same numbers in another order.
+    limit = observed + 1e-9 * given.max(initial=0.0)
+    chunk = max(1, GATHERED_TOGETHER // len(one))
+    as_close = 0
+    for start in range(0, permutations, chunk):
+        size = min(chunk, permutations - start)
+        dealt = generator.permuted(np.tile(np.arange(len(given)), (size, 1)), axis=1)
+        # Rows and columns move together: a point keeps its distances, only its label changes.
+        means = given[dealt[:, one], dealt[:, other]].mean(1)
+        as_close += int((means <= limit).sum())
+    return (1 + as_close) / (1 + permutations)
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(values.mean()) if len(values) else float("nan")
+
+
+def _checked(distances: np.ndarray) -> np.ndarray:
+    """The distances in double precision; refuses those that no plane and no test can be made of."""
+    given = np.asarray(distances, dtype=np.float64)
+    if len(given) < 3:
+        raise BadValue(f"distances are between {len(given)} points; expected at least 3.")
+    if not np.isfinite(given).all():
+        one, other = np.argwhere(~np.isfinite(given))[0] + 1
+        raise BadValue(
+            f"the distance of points {one} and {other} is {given[one - 1, other - 1]}; "
+            "expected a finite number. Leave out points without one."
+        )
+    return given

@@ -1,24 +1,41 @@
-"""Sec. 3.2, Fig. 3: how much the masked-LM loss hangs on attention to [SEP] and to other tokens."""
+"""Sec. 3.2, Fig. 3: how much the masked-LM loss depends on each attention weight."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import torch
 from scipy.stats import spearmanr
+from torch import Tensor, nn
 
-from attnlib.attention.encode import tokenized
+from attnlib.attention.encode import Batch, batches, encode, tokenized
+from attnlib.attention.tap import Tap, run_tapped, tapped
 from attnlib.data.corpora import Corpus
-from attnlib.measuring.bootstrap import Grids, statistics
+from attnlib.errors import BadValue
+from attnlib.measuring.bootstrap import Grids, estimate, statistics
 from attnlib.measuring.head_tables import layer_means
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment, findings
-from experiments.shared.headfit import Budget, masked_lm_head
-from experiments.shared.importance import Gradients, attention_gradients
+from experiments.clark2019.masked_lm import (
+    NOT_ASKED,
+    Budget,
+    example_losses,
+    masked,
+    masked_lm_head,
+)
 
-MASK_RATE = 0.15
+QUALITY = ("head", "accuracy", "baseline_accuracy", "loss", "baseline_loss")
+"""What a page says of a masked-LM head."""
+QUANTITIES = ("gradient", "gradient_times_attention")
+"""|dL/da|, as in the paper; and |dL/da| a, which is ours: what the attention there is matters."""
+
+KeyClass = Callable[[Batch], Tensor]
+"""Batch -> (batch, key), True where a key is of the class."""
 
 
 @experiment(version=1, trains=True)
@@ -39,22 +56,21 @@ def gradients(
     fit_on   texts for a masked-LM head, where the model has none; those of `corpus` are left out
     surface  the table of `surface`: the claims compare gradients with attention to [SEP]
 
-    "masked" is the paper's loss. "shown" asks for the same pieces without hiding them: a model
-    that was not trained to fill gaps is poor at the first and good at the second, and what both
-    say of attention does not hang on how good it is.
+    "masked" is the paper's loss. "shown" asks for the same pieces without hiding them. A model that
+    was not trained to fill gaps is poor at the first and good at the second, and what both say of
+    attention does not depend on how good it is.
     """
     measured = set(corpus.examples)
     others = tuple(one for one in fit_on.examples if one not in measured)
-    budget = Budget(n_segments=len(others), n_maskings=maskings, n_epochs=fit_epochs)
-    options: dict[str, Any] = {"mask_rate": MASK_RATE, "max_length": max_length, "seed": seed}
-    options["progress"] = progress
+    fit_on = replace(fit_on, examples=others)
+    budget = Budget(n_maskings=maskings, n_epochs=fit_epochs)
+    settings: Any = {"max_length": max_length, "seed": seed, "progress": progress}
     tables, quality, numbers = [], {}, {}
     for loss, hide in (("masked", True), ("shown", False)):
-        head, quality[loss] = masked_lm_head(
-            encoder, replace(fit_on, examples=others), budget=budget, hide=hide, **options
-        )
-        found = attention_gradients(encoder, head, corpus, hide=hide, **options)
+        head, known = masked_lm_head(encoder, fit_on, budget=budget, hide=hide, **settings)
+        found = attention_gradients(encoder, head, corpus, hide=hide, **settings)
         tables.append(found.layer_table().assign(loss=loss))
+        quality[loss] = {key: known[key] for key in QUALITY}
         numbers[loss] = _numbers(found, surface)
     facts = {
         "inputs": len(corpus),
@@ -62,7 +78,7 @@ def gradients(
         "tokens": 2 * sum(map(len, tokenized(corpus.examples, encoder))),
         "segments": len(others),
         "shown_ratio": numbers["shown"]["gradient.sep_over_other_late"][0],
-        **{loss: _quality(told) for loss, told in quality.items()},
+        **quality,
     }
     return Found(pd.concat(tables, ignore_index=True), findings(numbers["masked"]), facts)
 
@@ -86,39 +102,164 @@ def _numbers(found: Gradients, surface: pd.DataFrame) -> dict[str, tuple[float, 
     )
 
 
-def _quality(told: dict[str, Any]) -> dict[str, Any]:
-    """What a page says of a head; how long it took depends on the cache."""
-    kept = ("head", "accuracy", "baseline_accuracy", "loss", "baseline_loss")
-    return {key: told[key] for key in kept}
+# --- the gradient to every attention weight -------------------------------------------------------
 
 
-GRADIENT_CLASSES = {
-    "sep": "to [SEP]",
-    "period_or_comma": "to full stops and commas",
-    "other": "to other tokens",
+def _period_or_comma(batch: Batch) -> Tensor:
+    return batch.period | batch.comma
+
+
+def _other(batch: Batch) -> Tensor:
+    return batch.real & ~batch.sep & ~_period_or_comma(batch)
+
+
+KEY_CLASSES: Mapping[str, KeyClass] = {
+    "sep": lambda batch: batch.sep,
+    "period_or_comma": _period_or_comma,
+    "other": _other,
+    "cls": lambda batch: batch.cls,
 }
+"""The first three are the paper's and share out all real keys; [CLS] is in "other", and alone."""
 
 
-def figure3_rows(table: pd.DataFrame, loss: str = "masked") -> pd.DataFrame:
-    """The lines of Fig. 3, with names a reader knows."""
-    wanted = (table["quantity"] == "gradient") & (table["loss"] == loss)
-    rows = table[wanted & table["class"].isin(GRADIENT_CLASSES)]
-    return rows.assign(**{"class": rows["class"].map(GRADIENT_CLASSES)})
+@dataclass(frozen=True, eq=False)
+class Gradients:
+    """Sums per example and how many (query, key) pairs they are over; means follow on demand.
+
+    total   by quantity (example, layer, head, class)
+    weight  (example, class)   pairs of a real query and a key of the class
+    loss    (example,)         mean cross-entropy of its masked pieces, in nats
+    """
+
+    classes: tuple[str, ...]
+    total: Mapping[str, np.ndarray]
+    weight: np.ndarray
+    loss: np.ndarray
+
+    def rows(self, key_class: str, quantity: str = "gradient") -> tuple[np.ndarray, np.ndarray]:
+        """Sums and weights of one class of keys, each (example, layer, head)."""
+        place = self.classes.index(key_class)
+        total = self.total[quantity][..., place]
+        return total, np.broadcast_to(self.weight[:, None, None, place], total.shape)
+
+    def layer_table(self) -> pd.DataFrame:
+        """One row per class, quantity and layer: the mean over its heads, as Fig. 3 draws it.
+
+        The interval comes from drawing examples again, not heads: a model has the heads it has.
+        """
+        frames = []
+        for quantity in QUANTITIES:
+            for key_class in self.classes:
+                total, weight = self.rows(key_class, quantity)
+                # Every head has the same pairs, so sums may be averaged.
+                found = estimate(total.mean(-1), weight[..., 0])
+                layers = np.arange(1, len(found.mean) + 1)
+                frame = pd.DataFrame({"class": key_class, "quantity": quantity, "layer": layers})
+                ends = {"mean": found.mean, "low": found.low, "high": found.high}
+                frames.append(frame.assign(**ends, n=found.n))
+        return pd.concat(frames, ignore_index=True)
 
 
-def gradient_quotes(found: Found) -> dict[str, Any]:
-    """What the text of the chapter quotes of the gradients."""
-    table = found.table[found.table["loss"] == "masked"]
-    lines = table.pivot(index=["quantity", "layer"], columns="class", values="mean")
-    plain, weighted = lines.loc["gradient"], lines.loc["gradient_times_attention"]
-    fall = plain["sep"] / plain["sep"].shift()
-    late = slice(max(1, len(plain) // 3), None)
-    return {
-        "gradient_drop": int(fall.idxmin()),
-        "gradient_fall": float(fall.min()),
-        "cls_ratio": float(plain["cls"].iloc[late].mean() / plain["sep"].iloc[late].mean()),
-        "weighted_ratio": float(
-            weighted["sep"].iloc[late].mean() / weighted["other"].iloc[late].mean()
-        ),
-        "shown_ratio": found.facts["shown_ratio"],
-    }
+def attention_gradients(
+    encoder: Encoder,
+    head: nn.Module,
+    corpus: Corpus,
+    *,
+    mask_rate: float = 0.15,
+    hide: bool = True,
+    seed: int = 0,
+    max_length: int = 128,
+    batch_size: int = 8,
+    classes: Mapping[str, KeyClass] = KEY_CLASSES,
+    progress: Progress | None = None,
+) -> Gradients:
+    r"""Mean size of the loss's gradient to each attention weight (Clark 2019, sec. 3.2, Fig. 3).
+
+    .. math:: \frac{1}{|Q||K_c|} \sum_{q \in Q} \sum_{k \in K_c}
+              \left| \frac{\partial L}{\partial a_{qk}} \right|
+
+    Q        the real pieces of an example;  K_c  its keys of class c
+    L        the example's own loss: mean cross-entropy over its masked pieces
+    a        one weight of one head, taken as free: the others of its row stay as they are, and
+             all later layers answer to the change
+    returns  per example sums (layer, head, class); means are over examples (macro)
+
+    The authors' code for this figure is not released. Ours: the mask rate, absolute values before
+    any mean, and the classes. A masked comma is read as [MASK] and so counts to the other keys.
+    """
+    maps: list[list[Tensor]] = []
+
+    def keep(layer: int, rows: slice, weights: Tensor) -> Tensor:
+        """Each map becomes a place where the gradient is asked for; its values stay."""
+        if not weights.requires_grad:  # the first layer of a model with frozen parameters
+            weights = weights.detach().requires_grad_()
+        maps[layer].append(weights)
+        return weights
+
+    tap = Tap(change=keep)
+    pieces = encode(corpus.examples, encoder, max_length=max_length)
+    index: list[int] = []
+    total: dict[str, list[Tensor]] = {quantity: [] for quantity in QUANTITIES}
+    weight, losses = [], []
+    # The caller may be in a context without gradients; here they are the point.
+    with torch.inference_mode(False), torch.enable_grad(), tapped(encoder, tap):
+        for whole in batches(pieces, encoder, batch_size=batch_size):
+            batch, targets = masked(whole, encoder, rate=mask_rate, seed=seed, hide=hide)
+            maps[:] = [[] for _ in range(encoder.n_layers)]
+            loss = example_losses(head, run_tapped(encoder, batch, tap)[0], targets)
+            # Examples of a batch do not meet, so the sum gives each map its own example's gradient;
+            # a mean over the batch would make it smaller the larger the batch.
+            slopes = iter(torch.autograd.grad(loss.sum(), [part for one in maps for part in one]))
+            keys = _keys(_as_read(batch, targets, encoder), classes)
+            sums: dict[str, list[Tensor]] = {quantity: [] for quantity in QUANTITIES}
+            for layer in maps:
+                size = torch.cat([next(slopes) for _ in layer]).abs()
+                sums["gradient"].append(_sums(size, batch, keys))
+                size = size * torch.cat(layer).detach()
+                sums["gradient_times_attention"].append(_sums(size, batch, keys))
+            for quantity, layers in sums.items():
+                total[quantity].append(torch.stack(layers, dim=1).cpu())
+            _refuse_infinite(encoder, batch, loss, total["gradient"][-1])
+            weight.append((keys.sum(1) * batch.real.sum(-1, keepdim=True)).cpu())
+            losses.append(loss.detach().cpu())
+            index.extend(batch.index)
+            if progress is not None:
+                progress(len(index), len(corpus.examples))
+    order = np.argsort(index, kind="stable")
+    return Gradients(
+        classes=tuple(classes),
+        total={quantity: torch.cat(parts).numpy()[order] for quantity, parts in total.items()},
+        weight=torch.cat(weight).numpy()[order],
+        loss=torch.cat(losses).numpy()[order],
+    )
+
+
+def _keys(batch: Batch, classes: Mapping[str, KeyClass]) -> Tensor:
+    """(batch, key, class) as 0 and 1."""
+    masks = [of_class(batch) & batch.real for of_class in classes.values()]
+    return torch.stack(masks, dim=-1).float()  # counts this small are exact
+
+
+def _sums(size: Tensor, batch: Batch, keys: Tensor) -> Tensor:
+    """size (batch, head, query, key) summed over real queries and keys: (batch, head, class)."""
+    size = size if size.dtype == torch.float64 else size.float()
+    received = torch.einsum("bhqk,bq->bhk", size, batch.real.to(size.dtype))
+    return torch.einsum("bhk,bkc->bhc", received, keys.to(size.dtype))
+
+
+def _as_read(batch: Batch, targets: Tensor, encoder: Encoder) -> Batch:
+    """The batch with the classes of what the model reads: a masked comma is a comma no more."""
+    shown = (targets == NOT_ASKED) | (batch.ids != encoder.tokenizer.mask_token_id)
+    names = ("comma", "period", "punctuation")
+    return replace(batch, **{name: getattr(batch, name) & shown for name in names})
+
+
+def _refuse_infinite(encoder: Encoder, batch: Batch, loss: Tensor, sums: Tensor) -> None:
+    finite = loss.cpu().isfinite() & sums.flatten(1).isfinite().all(1)
+    if not finite.all():
+        document = batch.index[int(finite.long().argmin())] + 1
+        raise BadValue(
+            f"'{encoder.name}': the masked-LM loss of document {document} or its gradient is not "
+            "finite. Expected finite weights: check the checkpoint and its head, or load it in "
+            "single precision."
+        )

@@ -12,7 +12,7 @@ from attnlib.attention.words import N_SPECIAL, word_maps
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import CorefDocument, Segment, Tree
 from attnlib.data.parser import parsed_words
-from attnlib.measuring.stream import chosen_metrics, stream
+from attnlib.measuring.stream import measure
 from attnlib.models import Encoder
 from attnlib.plots.lines import Lines, as_table
 from bookkit.store import Found, experiment
@@ -26,6 +26,7 @@ PATTERNS = {
     "mass_to_sep": "attends to [SEP]",
     "mass_to_period_or_comma": "attends to full stops and commas",
 }
+ARROWS = {"dep->head": "dependents to heads", "head->dep": "heads to dependents"}
 N_RELATIONS = 6
 
 
@@ -36,20 +37,19 @@ def portraits(corpus: Corpus, surface: pd.DataFrame, *, encoder: Encoder) -> Fou
     surface  the table of `surface`: its means choose the heads
     A sentence is typical if the head's number on it is nearest to the head's mean over sentences.
     """
-    words = _sentences(corpus.examples)
-    examples = tuple(Segment(str(i), one) for i, one in enumerate(words))
+    examples = tuple(Segment(str(i), one) for i, one in enumerate(_sentences(corpus.examples)))
     sentences = replace(corpus, kind="segment", examples=examples)
-    found = stream(encoder, sentences, chosen_metrics(list(PATTERNS)))
-    chosen = []
+    found = measure(encoder, sentences, list(PATTERNS))
+    panels = []
     for metric, what in PATTERNS.items():
         rows = surface[surface["metric"] == metric]
         best = rows.loc[rows["mean"].idxmax()]
-        layer, head = int(best["layer"]) - 1, int(best["head"]) - 1
+        layer, head = int(best["layer"]), int(best["head"])
         total, weight = found.rows(metric)
-        values = total[:, layer, head] / weight[:, layer, head]
-        typical = int(np.abs(values - np.nanmean(values)).argmin())
-        chosen.append((typical, layer * encoder.n_heads + head, what))
-    return _drawn(encoder, examples, chosen, [() for _ in chosen])
+        values = total[:, layer - 1, head - 1] / weight[:, layer - 1, head - 1]
+        typical = examples[int(np.abs(values - np.nanmean(values)).argmin())]
+        panels.append(_panel(encoder, typical, f"{layer}-{head}", what))
+    return Found(as_table(panels), facts={"inputs": len(examples), "passes": len(examples)})
 
 
 @experiment(version=1)
@@ -61,20 +61,25 @@ def relation_portraits(corpus: Corpus, table1: pd.DataFrame, *, encoder: Encoder
     that have the relation: typical, not best.
     """
     trees = list(parsed_words((str(i), one) for i, one in enumerate(_sentences(corpus.examples))))
-    rows = table1[table1["relation"].isin(TABLE1)].nlargest(N_RELATIONS, "gain")
-    asked = [(row["relation"], row["head"], row["direction"]) for _, row in rows.iterrows()]
-    weights = _link_weights(encoder, trees, asked)
-    chosen, marked = [], []
-    for (relation, head, direction), found in zip(asked, weights, strict=True):
-        if not found:
-            continue
-        middle = sorted(found, key=lambda pair: (pair[1], pair[0]))[len(found) // 2][0]
-        links = _links(trees[middle], relation, direction)
-        flat = _flat(head, encoder)
-        arrow = "dependents to heads" if direction == "dep->head" else "heads to dependents"
-        chosen.append((middle, flat, f"{relation}: {arrow}"))
-        marked.append(tuple(query for query, _ in links))
-    return _drawn(encoder, trees, chosen, marked)
+    asked = table1[table1["relation"].isin(TABLE1)].nlargest(N_RELATIONS, "gain")
+    paid: dict[str, list[tuple[float, int]]] = {relation: [] for relation in asked["relation"]}
+    for maps in word_maps(encoder, trees):
+        between = maps.between_words()
+        for row, index in enumerate(maps.index):
+            for best in asked.itertuples():
+                links = _links(trees[index], best.relation, best.direction)
+                if links:
+                    queries, keys = map(list, zip(*links, strict=True))
+                    weights = between[row, _flat(best.head, encoder), queries, keys]
+                    paid[best.relation].append((float(weights.mean()), index))
+    panels = []
+    for best in asked.itertuples():
+        if found := sorted(paid[best.relation]):
+            tree = trees[found[len(found) // 2][1]]
+            queries = [query for query, _ in _links(tree, best.relation, best.direction)]
+            what = f"{best.relation}: {ARROWS[best.direction]}"
+            panels.append(_panel(encoder, tree, best.head, what, queries))
+    return Found(as_table(panels), facts={"inputs": len(trees), "passes": len(trees)})
 
 
 def _sentences(documents: Iterable[CorefDocument]) -> list[tuple[str, ...]]:
@@ -93,42 +98,18 @@ def _links(tree: Tree, relation: str, direction: str) -> list[tuple[int, int]]:
     return pairs if direction == "dep->head" else [(head, word) for word, head in pairs]
 
 
-def _link_weights(
-    encoder: Encoder, trees: Sequence[Tree], asked: Sequence[tuple[str, str, str]]
-) -> list[list[tuple[int, float]]]:
-    """For each relation, every sentence that has it with the mean attention along its links."""
-    found: list[list[tuple[int, float]]] = [[] for _ in asked]
-    for maps in word_maps(encoder, trees):
-        between = maps.between_words()
-        for row, index in enumerate(maps.index):
-            for place, (relation, head, direction) in enumerate(asked):
-                links = _links(trees[index], relation, direction)
-                if links:
-                    one, other = zip(*links, strict=True)
-                    paid = between[row, _flat(head, encoder), list(one), list(other)]
-                    found[place].append((index, float(paid.mean())))
-    return found
-
-
 def _flat(head: str, encoder: Encoder) -> int:
+    """The place of head "5-4" over all layers."""
     layer, number = map(int, head.split("-"))
     return (layer - 1) * encoder.n_heads + number - 1
 
 
-def _drawn(
-    encoder: Encoder,
-    examples: Sequence[Segment] | Sequence[Tree],
-    chosen: Sequence[tuple[int, int, str]],
-    marked: Sequence[Sequence[int]],
-) -> Found:
-    """The chosen heads on the chosen sentences, as a table of lines."""
-    lines = []
-    for (index, flat, what), places in zip(chosen, marked, strict=True):
-        example = examples[index]
-        (maps,) = word_maps(encoder, [example])
-        words = example.parts[0]
-        n = len(words) + N_SPECIAL
-        name = f"{flat // encoder.n_heads + 1}-{flat % encoder.n_heads + 1}"
-        weights = maps.weights[0, flat, :n, :n].cpu().numpy()
-        lines.append(Lines.of_units(tuple(words), weights, name, what, places))
-    return Found(as_table(lines), facts={"inputs": len(examples), "passes": len(examples)})
+def _panel(
+    encoder: Encoder, example: Segment | Tree, head: str, what: str, marked: Sequence[int] = ()
+) -> Lines:
+    """A head on one sentence, as lines between its words."""
+    (maps,) = word_maps(encoder, [example])
+    words = tuple(example.parts[0])
+    n = len(words) + N_SPECIAL
+    weights = maps.weights[0, _flat(head, encoder), :n, :n].cpu().numpy()
+    return Lines.of_units(words, weights, head, what, marked)

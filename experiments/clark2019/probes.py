@@ -1,258 +1,294 @@
-"""Probes that read a word's syntactic head off the attention maps, and their baselines.
+"""Sec. 5, Table 3: what all heads together know of syntax, by probes and their rivals.
 
-All follow Clark 2019, sec. 5 and Table 3. A probe scores every candidate head of every word of one
-sentence. The candidates are ROOT and then the words in order; a word is never its own head.
+One pass of the encoder feeds all probes. The maps of one batch are alive at a time; what grows
+with the treebanks is a loss per training sentence and two counts per test sentence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Protocol, runtime_checkable
+from functools import partial
+from typing import Any
 
+import numpy as np
+import pandas as pd
 import torch
-from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from attnlib.attention.words import N_SPECIAL
-from attnlib.errors import BadValue, UnknownName, check_choice, did_you_mean
+from attnlib.attention.encode import tokenized
+from attnlib.attention.words import word_maps
+from attnlib.data.corpora import Corpus
+from attnlib.data.examples import Tree
+from attnlib.errors import BadValue, CorpusError
+from attnlib.measuring.bootstrap import estimate
+from attnlib.measuring.prediction import is_punct
+from attnlib.measuring.stream import Progress
+from attnlib.models import Encoder, random_twin
+from bookkit.store import Found, experiment, findings
+from experiments.clark2019.probe_models import PROBES, Probe, Sentence
+from experiments.clark2019.vectors import Vectors, load_vectors
 
-VARIANTS = ("paper", "authors")
-HIDDEN = 256
-NEAR = (-2, -1, 0, 1, 2)
-"""Offsets with an indicator of their own; 0 never acts here, a word is not its own candidate."""
+JUDGED = {
+    "right-branching": "right_branching",
+    "distances-words": "distances",
+    "random": "random",
+    "attention": "attention",
+    "attention-words": "attention_words",
+}
+"""The probes of the paper's table, and their names in claims."""
+COMPARED = (
+    ("distances-words", "right-branching"),
+    ("random", "distances-words"),
+    ("attention", "distances-words"),
+    ("attention-words", "attention"),
+)
+"""Probes whose difference a claim asks for."""
 
-N_DISTANCES = 2 + len(NEAR) + 1
 
+@experiment(version=1, reads=["glove-50d"], trains=True)
+def probes(
+    train: Corpus,
+    test: Corpus,
+    *,
+    encoder: Encoder,
+    epochs: int = 1,
+    max_length: int = 128,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Found:
+    """UAS of both probes, of the rivals without attention, and on the attention of random weights.
 
-@runtime_checkable
-class WordVectors(Protocol):
-    """Fixed vectors of words; how unknown words are handled is theirs to know."""
-
-    @property
-    def dim(self) -> int: ...
-
-    def of(self, words: Sequence[str]) -> Tensor: ...
+    The table also has the probe with the word vectors misaligned as in the released code.
+    """
+    vectors = load_vectors()
+    scored = partial(
+        train_and_score,
+        train=train.examples,
+        test=test.examples,
+        vectors=vectors,
+        epochs=epochs,
+        max_length=max_length,
+        seed=seed,
+        progress=progress,
+    )
+    scores, skipped = scored(encoder)
+    twin, _ = scored(random_twin(encoder, seed), names=["attention-words"])
+    scores["random"] = twin["attention-words"]
+    table = pd.DataFrame([{"probe": name, **one.row()} for name, one in scores.items()])
+    per_pass = sum(map(len, tokenized(train.examples, encoder)))
+    facts = {
+        "inputs": len(train) + len(test),
+        "passes": 2 * (epochs * len(train) + len(test)),
+        "tokens": 2 * (epochs * per_pass + sum(map(len, tokenized(test.examples, encoder)))),
+        "train": train.name,
+        "test": test.name,
+        "skipped": skipped,
+        "known_words": vectors.coverage([word for tree in test.examples for word in tree.words]),
+    }
+    numbers = {key: scores[name].uas for name, key in JUDGED.items()}
+    for one, other in COMPARED:
+        gap = paired_difference(scores[one], scores[other])
+        numbers[f"{JUDGED[one]}_minus_{JUDGED[other]}"] = gap
+    best = max(("distances-words", "random"), key=lambda name: scores[name].right.sum())
+    gap = paired_difference(scores["attention-words"], scores[best])
+    numbers["attention_words_minus_best_baseline"] = gap
+    return Found(table, findings({f"table3.{name}": ends for name, ends in numbers.items()}), facts)
 
 
 @dataclass(frozen=True, eq=False)
-class Sentence:
-    """One sentence as probes see it; what several probes need is computed once.
+class Scores:
+    """A trained probe, and how it did.
 
-    pairs    (word, candidate, 2 * head)   attention of all heads from the candidate to the word,
-                                           then of all heads from the word to the candidate
-    vectors  (word, dim)
+    model   whose attention it read; empty where it read none
+    right   (sentence,)   how many words of each test sentence got the right head word
+    asked   (sentence,)   how many were asked; 0 where a sentence was too long or only punctuation
+    losses  (step,)       mean cross-entropy of each training sentence, in nats; NaN where nothing
+                          is trained and for sentences that were left out
     """
 
-    pairs: Float[Tensor, "word candidate directed_head"]
-    vectors: Float[Tensor, "word dim"]
-
-    @staticmethod
-    def of(maps: Float[Tensor, "head unit unit"], vectors: Float[Tensor, "word dim"]) -> Sentence:
-        """The sentence of these word maps: units are [CLS], [SEP], the words, perhaps padding.
-
-        [CLS] stands for ROOT. Differs from the authors' code, where ROOT's attention is a learned
-        mixture of that to [CLS] and that to [SEP]. A word without a piece has no attention: 0.
-        """
-        n_units = len(vectors) + N_SPECIAL
-        missing = n_units - maps.shape[-1]
-        if missing > 0:  # the last words of the batch had no piece
-            maps = nn.functional.pad(maps, (0, missing, 0, missing))
-        n_heads, side, _ = maps.shape
-        # One flat transposition first: heads then lie together, and what follows copies rows.
-        by_pair = maps.reshape(n_heads, -1).T.contiguous().view(side, side, n_heads)
-        words = by_pair[:n_units, :n_units]
-        words = torch.cat([words[:1], words[N_SPECIAL:]])
-        words = torch.cat([words[:, :1], words[:, N_SPECIAL:]], dim=1)
-        from_candidate, to_candidate = words[:, 1:].transpose(0, 1), words[1:]
-        return Sentence(torch.cat([from_candidate, to_candidate], dim=2), vectors)
-
-    def __len__(self) -> int:
-        return len(self.vectors)
-
-    @cached_property
-    def itself(self) -> Bool[Tensor, "word candidate"]:
-        """True where the candidate is the word itself."""
-        return self.offsets == 0
-
-    @cached_property
-    def offsets(self) -> Float[Tensor, "word candidate"]:
-        """How many words the candidate stands to the right; NaN for ROOT, which stands nowhere."""
-        places = torch.arange(len(self), device=self.vectors.device, dtype=self.vectors.dtype)
-        offsets = places - places.unsqueeze(1)
-        return nn.functional.pad(offsets, (1, 0), value=torch.nan)
-
-    @cached_property
-    def distances(self) -> Float[Tensor, "word candidate 8"]:
-        """Distance ahead and behind as shares of the sentence, near offsets, and ROOT (note 5)."""
-        share = self.offsets.nan_to_num(0.0) / len(self)
-        near = torch.tensor(NEAR, device=share.device, dtype=share.dtype)
-        indicators = (self.offsets.unsqueeze(2) == near).to(share.dtype)
-        root = self.offsets.isnan().to(share.dtype)
-        ahead_behind_root = torch.stack([share.clamp_min(0), (-share).clamp_min(0), root], dim=2)
-        return torch.cat([ahead_behind_root, indicators], dim=2)
-
-    @cached_property
-    def candidates(self) -> Float[Tensor, "candidate dim"]:
-        """The vectors of the candidates; ROOT's is 0."""
-        return nn.functional.pad(self.vectors, (0, 0, 1, 0))
-
-
-class Probe(nn.Module):
-    """Scores of the candidates for the head of every word; their softmax is p(i|j)."""
-
-    reads_attention = True
-
-    def raw_scores(self, sentence: Sentence) -> Float[Tensor, "word candidate"]:
-        raise NotImplementedError
-
-    def forward(self, sentence: Sentence) -> Float[Tensor, "word candidate"]:
-        """The scores, with minus infinity for the word itself (the authors' code allows it)."""
-        return self.raw_scores(sentence).masked_fill(sentence.itself, -torch.inf)
-
-    def scores(
-        self, maps: Float[Tensor, "head unit unit"], vectors: Float[Tensor, "word dim"]
-    ) -> Float[Tensor, "word candidate"]:
-        """The scores for one sentence, from its word maps and the vectors of its words."""
-        return self.forward(Sentence.of(maps, vectors))
+    probe: Probe
+    model: str
+    right: np.ndarray
+    asked: np.ndarray
+    losses: np.ndarray
 
     @property
-    def n_parameters(self) -> int:
-        return sum(parameter.numel() for parameter in self.parameters())
+    def uas(self) -> tuple[float, float, float]:
+        """The unlabelled attachment score in percent, with its interval over sentences."""
+        return _percent(self.right, self.asked)
+
+    def row(self) -> dict[str, Any]:
+        """A row of the table; the training loss is that of the last tenth of the training."""
+        last = self.losses[len(self.losses) * 9 // 10 :]
+        last = last[~np.isnan(last)]
+        return {
+            "model": self.model,
+            **dict(zip(("uas", "low", "high"), self.uas, strict=True)),
+            "n_words": int(self.asked.sum()),
+            "n_sentences": int((self.asked > 0).sum()),
+            "n_parameters": self.probe.n_parameters,
+            "train_loss": float(last.mean()) if len(last) else math.nan,
+        }
 
 
-class AttentionProbe(Probe):
-    r"""A linear combination of attention weights, both ways (Clark 2019, sec. 5).
+def paired_difference(one: Scores, other: Scores) -> tuple[float, float, float]:
+    """How many points of UAS one is above the other, with a bootstrap interval over sentences."""
+    if not np.array_equal(one.asked, other.asked):
+        raise BadValue("two probes were asked different words; expected the same test trees.")
+    return _percent(one.right - other.right, one.asked)
 
-    .. math:: p(i|j) \propto \exp\Big(\sum_k w_k \alpha^k_{ij} + u_k \alpha^k_{ji}\Big)
 
-    i is the candidate, j the word, :math:`\alpha^k_{ij}` what head k gives from i to j. Every
-    weight starts at 0; the problem is convex. Differs from the authors' code in one learned bias
-    for ROOT.
+def _percent(right: np.ndarray, asked: np.ndarray) -> tuple[float, float, float]:
+    found = estimate(right[:, None], asked[:, None], micro=True)
+    return 100 * float(found.mean[0]), 100 * float(found.low[0]), 100 * float(found.high[0])
+
+
+# --- training -------------------------------------------------------------------------------------
+
+
+def train_and_score(
+    encoder: Encoder,
+    train: Sequence[Tree],
+    test: Sequence[Tree],
+    vectors: Vectors,
+    *,
+    names: Sequence[str] = tuple(PROBES),
+    epochs: int = 1,
+    learning_rate: float = 0.002,
+    seed: int = 0,
+    max_length: int = 128,
+    batch_size: int = 4,
+    progress: Progress | None = None,
+) -> tuple[dict[str, Scores], dict[str, int]]:
+    """Train the named probes on one treebank, score them on another; what had to be left out.
+
+    As in the authors' code: Adam, one step per sentence, fixed word vectors, training on every
+    word (punctuation too), no scoring of words with the relation `punct`; a root word is right if
+    ROOT wins. Differs: the loss is the mean over the words of a sentence, theirs the sum; the
+    order of the sentences is drawn anew in each epoch, but within every 32 batches short ones
+    come first, since the encoder takes sentences of similar length together (hence the small
+    `batch_size`, which is the encoder's alone). Sentences of more than `max_length` pieces are
+    left out for every probe, and counted.
     """
-
-    def __init__(self, n_heads: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(2 * n_heads))  # w, then u
-        self.root_bias = nn.Parameter(torch.zeros(1))
-
-    def raw_scores(self, sentence: Sentence) -> Float[Tensor, "word candidate"]:
-        return sentence.pairs @ self.weight + _root_only(self.root_bias, sentence)
-
-
-class AttentionWordsProbe(Probe):
-    r"""The weight of a head depends on the two words (Clark 2019, sec. 5).
-
-    .. math::
-        p(i|j) \propto \exp\Big(\sum_k W_k (v_i \oplus v_j) \alpha^k_{ij}
-                                     + U_k (v_i \oplus v_j) \alpha^k_{ji}\Big)
-
-    A row of W applied to a pair is :math:`A_k v_i + B_k v_j + b_k` (the bias b is the authors'),
-    so no array of pairs of vectors is ever built. ROOT's vector is 0. Every weight starts at 0;
-    the problem is convex. One learned bias for ROOT, as in the attention-only probe.
-
-    variant="authors": in the released code ROOT comes first among the maps but last among the
-    vectors. So each word is judged by the vector of the word after it, ROOT by that of the first
-    word, and the last word by two vectors of 0.
-    """
-
-    def __init__(self, n_heads: int, dim: int, variant: str = "paper") -> None:
-        super().__init__()
-        check_choice("variant", variant, VARIANTS)
-        self.misaligned = variant == "authors"
-        self.of_candidate = nn.Parameter(torch.zeros(2 * n_heads, dim))  # A of W, then of U
-        self.of_word = nn.Parameter(torch.zeros(2 * n_heads, dim))  # B of W, then of U
-        self.bias = nn.Parameter(torch.zeros(2 * n_heads))
-        self.root_bias = nn.Parameter(torch.zeros(1))
-
-    def raw_scores(self, sentence: Sentence) -> Float[Tensor, "word candidate"]:
-        pairs, candidates = sentence.pairs, sentence.candidates
-        if self.misaligned:
-            candidates = candidates.roll(-1, dims=0)
-        for_candidate = candidates @ self.of_candidate.T
-        for_word = sentence.vectors @ self.of_word.T + self.bias
-        by_word = _weighted_rows(for_word, pairs)
-        if self.misaligned:
-            by_word = torch.cat([by_word[:, :-1], pairs[:, -1:] @ self.bias], dim=1)
-        by_candidate = _weighted_rows(for_candidate, pairs.transpose(0, 1)).T
-        return by_candidate + by_word + _root_only(self.root_bias, sentence)
-
-
-class DistancesWordsProbe(Probe):
-    r"""A hidden layer over both words and their distance; no attention (Clark 2019, sec. 5).
-
-    .. math:: p(i|j) \propto \exp\big(o \cdot \tanh(A v_i + B v_j + D d_{ij} + b)\big)
-
-    d has the 8 features of the authors' code: the distance ahead and the distance behind, each
-    divided by the length of the sentence, an indicator for every offset from -2 to 2, and one for
-    ROOT. ROOT's vector is 0. Differs from the authors' code, where the vectors of the candidates
-    are shifted by one place (see `AttentionWordsProbe`).
-    """
-
-    reads_attention = False
-
-    def __init__(self, dim: int, seed: int = 0, hidden: int = HIDDEN) -> None:
-        super().__init__()
-        n_inputs = 2 * dim + N_DISTANCES
-        bound = (6 / (n_inputs + hidden)) ** 0.5  # Glorot's, the authors' library's default
-        generator = torch.Generator().manual_seed(seed)
-        drawn = (2 * torch.rand(hidden, n_inputs, generator=generator) - 1) * bound
-        parts = drawn.split([dim, dim, N_DISTANCES], dim=1)
-        self.of_candidate, self.of_word, self.of_distance = (nn.Parameter(p.clone()) for p in parts)
-        self.bias = nn.Parameter(torch.zeros(hidden))
-        bound = (6 / (hidden + 1)) ** 0.5
-        self.out = nn.Parameter((2 * torch.rand(hidden, generator=generator) - 1) * bound)
-
-    def raw_scores(self, sentence: Sentence) -> Float[Tensor, "word candidate"]:
-        by_candidate = sentence.candidates @ self.of_candidate.T
-        by_word = sentence.vectors @ self.of_word.T + self.bias
-        by_distance = sentence.distances @ self.of_distance.T
-        return torch.tanh(by_distance + by_candidate + by_word.unsqueeze(1)) @ self.out
-
-
-class RightBranching(Probe):
-    """The head is the next word; of the last word it is ROOT, which is our choice."""
-
-    reads_attention = False
-
-    def raw_scores(self, sentence: Sentence) -> Float[Tensor, "word candidate"]:
-        scores = (sentence.offsets == 1).to(sentence.vectors.dtype)
-        scores[-1, 0] = 1
-        return scores
-
-
-PROBES = (
-    *("attention", "attention-words", "attention-words-authors"),
-    *("distances-words", "right-branching"),
-)
-
-
-def make_probe(name: str, n_heads: int, dim: int, seed: int = 0) -> Probe:
-    """A fresh probe by name, for so many heads over all layers and vectors of so many numbers."""
-    if min(n_heads, dim) < 1:
-        raise BadValue(f"{n_heads} heads and vectors of {dim}; expected at least 1 of each.")
-    if name == "attention":
-        return AttentionProbe(n_heads)
-    if name == "attention-words":
-        return AttentionWordsProbe(n_heads, dim)
-    if name == "attention-words-authors":
-        return AttentionWordsProbe(n_heads, dim, "authors")
-    if name == "distances-words":
-        return DistancesWordsProbe(dim, seed)
-    if name == "right-branching":
-        return RightBranching()
-    raise UnknownName(
-        f"probe '{name}' is unknown. {did_you_mean(name, PROBES)}Known: {', '.join(PROBES)}."
+    _refuse_bad_settings(train, test, epochs)
+    sentences = partial(
+        _sentences, encoder, vectors=vectors, max_length=max_length, batch_size=batch_size
     )
+    n_heads, n_steps = encoder.n_layers * encoder.n_heads, epochs * len(train)
+    pupils = [
+        _Pupil(name, PROBES[name](n_heads, vectors.dim, seed).to(encoder.device), learning_rate)
+        for name in names
+    ]
+    losses = np.full((len(names), n_steps), np.nan)
+    too_long: Counter[str] = Counter()
+    done = 0
+    for epoch in range(epochs):
+        order = np.random.default_rng([seed, epoch]).permutation(len(train))
+        for _, tree, sentence in sentences([train[i] for i in order], skipped=too_long):
+            for row, pupil in enumerate(pupils):
+                losses[row, done + too_long.total()] = pupil.learn(sentence, _targets(tree))
+            done += 1
+            if progress is not None:
+                progress(done, n_steps + len(test))
+    _refuse_nothing_left(done, too_long, "train")
+    skipped = {f"train: {reason}": n // epochs for reason, n in too_long.items()}
+    asked, right = np.zeros(len(test)), np.zeros((len(names), len(test)))
+    too_long.clear()
+    for index, tree, sentence in sentences(test, skipped=too_long):
+        scored = torch.tensor([not is_punct(relation) for relation in tree.relations])
+        asked[index] = int(scored.sum())
+        for row, pupil in enumerate(pupils):
+            right[row, index] = int(((pupil.choices(sentence) == _targets(tree)) & scored).sum())
+        done += 1
+        if progress is not None:
+            progress(done, n_steps + len(test))
+    _refuse_nothing_left(int(asked.sum()), too_long, "test")
+    skipped |= {f"test: {reason}": n for reason, n in too_long.items()}
+    scores = {}
+    for pupil, own, loss in zip(pupils, right, losses, strict=True):
+        model = encoder.name if pupil.probe.reads_attention else ""
+        scores[pupil.name] = Scores(pupil.probe, model, own, asked, loss)
+    return scores, skipped
 
 
-def _root_only(bias: Tensor, sentence: Sentence) -> Float[Tensor, " candidate"]:
-    return nn.functional.pad(bias, (0, len(sentence)))
+def _sentences(
+    encoder: Encoder,
+    trees: Sequence[Tree],
+    *,
+    vectors: Vectors,
+    max_length: int,
+    batch_size: int,
+    skipped: Counter[str],
+) -> Iterator[tuple[int, Tree, Sentence]]:
+    """The place of a tree, the tree, its sentence, in the order in which the encoder ends them."""
+    batches = word_maps(
+        encoder, trees, max_length=max_length, batch_size=batch_size, skipped=skipped
+    )
+    for maps in batches:
+        for index, weights in zip(maps.index, maps.weights, strict=True):
+            own = vectors.of(trees[index].words).to(weights.device, torch.float32)
+            yield index, trees[index], Sentence.of(weights, own)
+        del maps, weights  # the maps of a batch go before the encoder makes the next
 
 
-def _weighted_rows(
-    weights: Float[Tensor, "row head"], rows: Float[Tensor, "row column head"]
-) -> Float[Tensor, "row column"]:
-    """Sums over heads, each row with weights of its own; this order of factors is the fast one."""
-    return torch.bmm(weights.unsqueeze(1), rows.transpose(1, 2)).squeeze(1)
+class _Pupil:
+    """A probe and its optimiser, if there is anything to learn."""
+
+    def __init__(self, name: str, probe: Probe, learning_rate: float) -> None:
+        self.name, self.probe = name, probe
+        parameters = list(probe.parameters())
+        self.optimiser = (
+            torch.optim.Adam(parameters, lr=learning_rate, fused=True) if parameters else None
+        )
+
+    def learn(self, sentence: Sentence, targets: Tensor) -> float:
+        """One step on one sentence; its loss before the step."""
+        if self.optimiser is None:
+            return math.nan
+        scores = self.probe(sentence)
+        loss = torch.nn.functional.cross_entropy(scores, targets.to(scores.device))
+        self.optimiser.zero_grad()
+        loss.backward()
+        self.optimiser.step()
+        if not loss.isfinite():
+            raise BadValue(
+                f"the loss of probe '{self.name}' is {loss.item()}; expected a finite number. "
+                "Check the weights of the model and the word vectors."
+            )
+        return loss.item()
+
+    @torch.no_grad()
+    def choices(self, sentence: Sentence) -> Tensor:
+        """The candidate that the probe takes for the head of each word."""
+        return self.probe(sentence).argmax(-1).cpu()
+
+
+def _targets(tree: Tree) -> Tensor:
+    """The candidate that is the head of each word: 0 is ROOT."""
+    return torch.tensor(tree.heads) + 1
+
+
+def _refuse_bad_settings(train: Sequence[Tree], test: Sequence[Tree], epochs: int) -> None:
+    for what, trees in (("train", train), ("test", test)):
+        if not len(trees):
+            raise CorpusError(f"no {what} tree was given; expected at least one sentence.")
+        strange = next((type(t).__name__ for t in trees if not isinstance(t, Tree)), None)
+        if strange is not None:
+            raise CorpusError(
+                f"a {strange} is among the {what} trees; expected sentences with heads. "
+                "Use a treebank such as ewt-train."
+            )
+    if epochs < 1:
+        raise BadValue(f"epochs is {epochs}; expected 1 or more.")
+
+
+def _refuse_nothing_left(n: int, skipped: Counter[str], what: str) -> None:
+    if not n:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in skipped.items())
+        raise CorpusError(
+            f"no word of the {what} trees is left ({reasons or 'all are punctuation'}). "
+            "Expected at least one; give other trees or a larger max-length."
+        )

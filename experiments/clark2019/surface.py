@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+import pandas as pd
 import torch
 
 from attnlib.attention.encode import batches, encode
 from attnlib.data.corpora import Corpus
 from attnlib.measuring.bootstrap import Grids, Statistic, statistics
-from attnlib.measuring.head_tables import layer_means
-from attnlib.measuring.stream import Progress, chosen_metrics, stream
+from attnlib.measuring.stream import Progress, measure
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment, findings
 
@@ -29,8 +27,19 @@ SURFACE = (
     "entropy_from_cls",
     "column_peak",
 )
-BROAD, POSITIONAL, SPECIAL = 3.8, 0.5, 0.6
-"""From which entropy, and from which share of attention, the paper's code gives a head a name."""
+BROAD, POSITION, SPECIAL = 3.8, 0.5, 0.6
+"""From which entropy in nats, from which share of attention on a position, or on special tokens,
+full stops and commas, a head has a name; the values are those of the authors' code."""
+BEHAVIOURS = {
+    "broad": ("entropy", BROAD),
+    "previous": ("mass_to_previous", POSITION),
+    "next": ("mass_to_next", POSITION),
+    "self": ("mass_to_self", POSITION),
+    "[SEP]": ("mass_to_sep", SPECIAL),
+    "[CLS]": ("mass_to_cls", SPECIAL),
+    "punctuation": ("mass_to_period_or_comma", SPECIAL),
+}
+"""Behaviour, the metric that shows it, and its threshold; the first that fits names the head."""
 
 
 @experiment(version=1)
@@ -40,29 +49,26 @@ def surface(
     encoder: Encoder,
     max_length: int = 128,
     segment_ids: str = "pair",
-    on_long: str = "error",
     progress: Progress | None = None,
 ) -> Found:
     """Where every head looks on plain text: positions, special tokens, how broadly (sec. 3).
 
-    The table also has the even shares: what a head gets that spreads its attention evenly.
+    The facts have the even shares: what a head gets that spreads its attention evenly. Claims are
+    judged where the two passages of a text have segment ids 0 and 1, as in the paper.
     """
-    options: dict[str, Any] = {"max_length": max_length, "on_long": on_long}
-    found = stream(
+    found = measure(
         encoder,
         corpus,
-        chosen_metrics(SURFACE),
+        SURFACE,
+        max_length=max_length,
         segment_ids=segment_ids,
         progress=progress,
-        **options,
-    ).not_empty()
-    even = even_shares(encoder, corpus, **options)
+    )
+    even = even_shares(encoder, corpus, max_length)
     rows = {metric: found.rows(metric) for metric in SURFACE}
     lengths = rows["mass_to_self"][1][:, :1, :1]  # the weight of a mass: its real queries
     rows["length"] = (lengths, np.ones_like(lengths))
-    wanted = SURFACE_FINDINGS if segment_ids == "pair" else {}
-    wanted = {**wanted, **({"patterns.shown": _patterns_shown(even)} if wanted else {})}
-    numbers = statistics(rows, wanted) if wanted else {}
+    wanted = {**SURFACE_FINDINGS, "patterns.shown": patterns_shown(even)}
     facts = {
         "inputs": found.n_examples,
         "tokens": int(lengths.sum()),
@@ -71,14 +77,13 @@ def surface(
         "even": even,
         "skipped": found.skipped,
     }
+    numbers = statistics(rows, wanted) if segment_ids == "pair" else {}
     return Found(found.table(), findings(numbers), facts)
 
 
-def even_shares(
-    encoder: Encoder, corpus: Corpus, *, max_length: int = 128, on_long: str = "error"
-) -> dict[str, float]:
+def even_shares(encoder: Encoder, corpus: Corpus, max_length: int) -> dict[str, float]:
     """For each kind of key, its share of all pieces, averaged over texts: an even head's mass."""
-    pieces = encode(corpus.examples, encoder, max_length=max_length, on_long=on_long)
+    pieces = encode(corpus.examples, encoder, max_length=max_length)
     shares: dict[str, list[torch.Tensor]] = {}
     for batch in batches(pieces, encoder):
         kinds = {"cls": batch.cls, "sep": batch.sep, "period_or_comma": batch.period | batch.comma}
@@ -89,6 +94,24 @@ def even_shares(
     return {name: float(torch.cat(values).mean()) for name, values in shares.items()}
 
 
+def behaviours(table: pd.DataFrame) -> pd.Series:
+    """What each head mostly does, by its means: the colours of Fig. 6, right.
+
+    table    metric, layer, head, mean, one row per metric and head, as Measurement.table() gives it
+    returns  a label per (layer, head): the first of BEHAVIOURS that fits, "other" when none does,
+             "undefined" when none fits and a mean is missing
+    """
+    means = table.pivot(index=["layer", "head"], columns="metric", values="mean")
+    labels = pd.Series("other", index=means.index, name="behaviour")
+    labels[means[[metric for metric, _ in BEHAVIOURS.values()]].isna().any(axis=1)] = "undefined"
+    for label, (metric, limit) in reversed(BEHAVIOURS.items()):
+        labels[means[metric] > limit] = label
+    return labels
+
+
+# --- what the claims ask for, each a number made of mean grids (layer, head) ----------------------
+
+
 def _layer_means(grid: np.ndarray) -> np.ndarray:
     return np.asarray(grid.mean(-1))
 
@@ -97,31 +120,34 @@ def _third(grid: np.ndarray) -> int:
     return max(1, len(grid) // 3)
 
 
-def _positional_depth(grids: Grids) -> float:
-    """Share of the heads above one half on previous or next that lie in the first half."""
-    above = (grids["mass_to_previous"] > POSITIONAL) | (grids["mass_to_next"] > POSITIONAL)
-    return float(above[: len(above) // 2].sum() / above.sum()) if above.any() else np.nan
-
-
 def _early_over_late(grid: np.ndarray) -> float:
+    """The first third of the layers over the others; of a grid upside down, the last third."""
     third = _third(grid)
     return float(grid[:third].mean() / grid[third:].mean())
 
 
-def _late_over_early(grid: np.ndarray) -> float:
-    third = _third(grid)
-    return float(grid[-third:].mean() / grid[:-third].mean())
+def _positional_depth(grids: Grids) -> float:
+    """Share of the heads above one half on previous or next that lie in the first half."""
+    previous, following = grids["mass_to_previous"], grids["mass_to_next"]
+    above = (previous > POSITION) | (following > POSITION)
+    return float(above[: len(above) // 2].sum() / above.sum()) if above.any() else np.nan
 
 
-def _special(grids: Grids) -> np.ndarray:
-    return np.asarray(
-        grids["mass_to_cls"] + grids["mass_to_sep"] + grids["mass_to_period_or_comma"]
-    )
+def _special_share(grids: Grids) -> float:
+    """Share of the heads that give more than half to [CLS], [SEP], full stops and commas."""
+    special = grids["mass_to_cls"] + grids["mass_to_sep"] + grids["mass_to_period_or_comma"]
+    return float((special > 0.5).mean())
 
 
 def _sep_to_sep_in_its_layer(grids: Grids) -> float:
     layer = int(_layer_means(grids["mass_to_sep"]).argmax())
     return float(grids["mass_sep_to_sep"][layer].mean())
+
+
+def _sep_depth(grids: Grids) -> float:
+    """Where attention to [SEP] is largest: 0 in the first layer, 1 in the last."""
+    means = _layer_means(grids["mass_to_sep"])
+    return float(means.argmax() / max(len(means) - 1, 1))
 
 
 def _largest_early_entropy(grids: Grids) -> float:
@@ -150,20 +176,18 @@ def _cls_layers_close(grids: Grids) -> float:
     return float((np.abs(gap) < 0.5).mean())
 
 
-def _depth_of_largest(grid: np.ndarray) -> float:
-    return float(_layer_means(grid).argmax() / max(len(grid) - 1, 1))
-
-
 SURFACE_FINDINGS: dict[str, Statistic] = {
     "self.median": lambda g: float(np.median(g["mass_to_self"])),
-    "previous.heads_above_half": lambda g: float((g["mass_to_previous"] > POSITIONAL).sum()),
-    "next.heads_above_half": lambda g: float((g["mass_to_next"] > POSITIONAL).sum()),
+    "previous.heads_above_half": lambda g: float((g["mass_to_previous"] > POSITION).sum()),
+    "next.heads_above_half": lambda g: float((g["mass_to_next"] > POSITION).sum()),
     "positional.share_in_first_half": _positional_depth,
     "sep.largest_layer_mean": lambda g: float(_layer_means(g["mass_to_sep"]).max()),
-    "sep.depth_of_largest": lambda g: _depth_of_largest(g["mass_to_sep"]),
+    "sep.depth_of_largest": _sep_depth,
     "cls.early_over_late": lambda g: _early_over_late(g["mass_to_cls"]),
-    "period_or_comma.late_over_early": lambda g: _late_over_early(g["mass_to_period_or_comma"]),
-    "special.share_of_heads_above_half": lambda g: float((_special(g) > 0.5).mean()),
+    "period_or_comma.late_over_early": lambda g: _early_over_late(
+        g["mass_to_period_or_comma"][::-1]
+    ),
+    "special.share_of_heads_above_half": _special_share,
     "sep_to_sep.in_its_layer": _sep_to_sep_in_its_layer,
     "sep_to_sep.minus_other": lambda g: float(
         (g["mass_sep_to_sep"] - g["mass_other_to_sep"]).mean()
@@ -177,38 +201,15 @@ SURFACE_FINDINGS: dict[str, Statistic] = {
 }
 
 
-def _patterns_shown(even: dict[str, float]) -> Statistic:
-    """How many of the four patterns of Fig. 1 some head shows."""
-    sep = min(SPECIAL, 20 * even["mass_to_sep"])
-    marks = min(SPECIAL, 10 * even["mass_to_period_or_comma"])
+def patterns_shown(even: dict[str, float]) -> Statistic:
+    """How many of the four patterns of Fig. 1 some head shows.
 
-    def shown(grids: Grids) -> float:
-        tests = (
-            grids["entropy"] > BROAD,
-            grids["mass_to_next"] > POSITIONAL,
-            grids["mass_to_sep"] > sep,
-            grids["mass_to_period_or_comma"] > marks,
-        )
-        return float(sum(test.any() for test in tests))
-
-    return shown
-
-
-def surface_quotes(found: Found) -> dict[str, Any]:
-    """What the text of the chapter quotes besides findings."""
-    means = found.table.pivot(index=["layer", "head"], columns="metric", values="mean")
-    by_layer = layer_means(found.table, metric="mass_to_sep")
-    broad = means[means["entropy"] > means["entropy"].max() - 0.5]
-    peaked = broad[broad["column_peak"] > 0.1]
-    return {
-        "even_sep": found.facts["even"]["mass_to_sep"],
-        "sep_layer": int(by_layer.idxmax()),
-        "sep_jump": int(by_layer.diff().idxmax()),
-        "sep_before": float(by_layer.shift()[by_layer.diff().idxmax()]),
-        "n_positional": int(
-            (means[["mass_to_previous", "mass_to_next"]] > POSITIONAL).to_numpy().sum()
-        ),
-        "n_broad": len(broad),
-        "peaked_heads": ", ".join(f"{layer}-{head}" for layer, head in peaked.index) or "none",
-        "peaked_cls": float((peaked["mass_to_cls"] / peaked["column_peak"]).mean()),
+    even  the even shares: where [SEP] or punctuation is rare, a multiple of its share is enough
+    """
+    limits = {
+        "entropy": BROAD,
+        "mass_to_next": POSITION,
+        "mass_to_sep": min(SPECIAL, 20 * even["mass_to_sep"]),
+        "mass_to_period_or_comma": min(SPECIAL, 10 * even["mass_to_period_or_comma"]),
     }
+    return lambda grids: float(sum((grids[key] > limit).any() for key, limit in limits.items()))

@@ -20,7 +20,7 @@ from attnlib.plots.planes import head_map
 from attnlib.plots.profiles import layer_lines
 from attnlib.plots.rows import labelled_scores, relation_accuracies
 from attnlib.plots.style import class_look
-from experiments.shared.clusters import BEHAVIOURS
+from experiments.clark2019.surface import BEHAVIOURS
 
 NAN = math.nan
 PAPER = {"det": {"value": 94.3, "baseline": 51.7}, "all": {"value": 34.5, "baseline": 26.3}}

@@ -42,9 +42,9 @@ from experiments.agreement.vocabularies import (
     labels_of,
     named_heads,
 )
+from experiments.clark2019.surface import behaviours
 from experiments.kovaleva2019.patterns import PATTERNS, rule
 from experiments.shared.chapter import describe_corpus
-from experiments.shared.clusters import behaviours
 from experiments.shared.head_types import fitted, named_types
 from experiments.shared.sortings import agreement_kappa
 from tests.attnlib.measuring.test_prediction import picked, random_maps, random_trees

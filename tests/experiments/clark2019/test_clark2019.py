@@ -13,11 +13,10 @@ from attnlib.data.corpora import load_corpus
 from attnlib.measuring.bootstrap import statistics
 from attnlib.plots.lines import panels_of
 from bookkit.claims import load_paper
-from experiments.clark2019 import distance_matrix, plane, surface, table1_rows
-from experiments.clark2019.parsing import table3_rows
+from experiments.clark2019.distances import distance_matrix, plane
 from experiments.clark2019.portraits import portraits, relation_portraits
-from experiments.clark2019.surface import SURFACE, SURFACE_FINDINGS, _patterns_shown
-from experiments.clark2019.syntax import TABLE1, _table1_findings
+from experiments.clark2019.surface import SURFACE, SURFACE_FINDINGS, patterns_shown, surface
+from experiments.clark2019.syntax import TABLE1, table1_findings
 
 
 def grids(**given: Any) -> dict[str, np.ndarray]:
@@ -87,7 +86,7 @@ def test_every_surface_number_is_tried() -> None:
 
 
 def test_patterns_of_figure_1() -> None:
-    shown = _patterns_shown({"mass_to_sep": 0.016, "mass_to_period_or_comma": 0.08})
+    shown = patterns_shown({"mass_to_sep": 0.016, "mass_to_period_or_comma": 0.08})
     assert shown(grids()) == 0
     assert shown(grids(entropy=column(3.9, 0, 0, 0, 0, 0))) == 1
     assert shown(grids(mass_to_sep=column(0.33, 0, 0, 0, 0, 0))) == 1  # twenty times its share
@@ -118,7 +117,7 @@ def test_every_claim_is_measured_by_some_experiment() -> None:
     row = {"n": 200, "head": "1-1", "direction": "dep->head", "accuracy": 80.0, "low": 76.0}
     row |= {"high": 84.0, "baseline": 50.0, "gain": 30.0, "gain_low": 25.0, "gain_high": 35.0}
     table = pd.DataFrame([{"relation": name, **row} for name in ("all", *TABLE1)])
-    given = {*SURFACE_FINDINGS, *_table1_findings(table), "patterns.shown", "words.split_share"}
+    given = {*SURFACE_FINDINGS, *table1_findings(table), "patterns.shown", "words.split_share"}
     given |= {"gradient.sep_over_other_late", "gradient.correlation_with_sep"}
     given |= {"js.within_layer_p", "js.within_behaviour_p"}
     for claim in load_paper("clark2019").claims:
@@ -129,20 +128,10 @@ def test_every_claim_is_measured_by_some_experiment() -> None:
 def test_a_rare_relation_is_undefined_not_zero() -> None:
     row = {"head": "1-1", "direction": "head->dep", "accuracy": 70.0, "low": 60.0, "high": 80.0}
     row |= {"gain": 9.0, "gain_low": 1.0, "gain_high": 19.0}
-    found = _table1_findings(pd.DataFrame([{"relation": "all", **row}, {"relation": "det", **row}]))
+    found = table1_findings(pd.DataFrame([{"relation": "all", **row}, {"relation": "det", **row}]))
     assert found["table1.det.gain"].value == 9 and math.isnan(found["table1.prt.gain"].value)
     assert math.isnan(found["table1.four_above_75"].value)
     assert found["table1.share_dependent_to_head"].value == 0
-
-
-def test_rows_stand_in_the_order_of_the_paper() -> None:
-    names = ["prt", "det", "all", "xcomp", "prep"]
-    assert list(table1_rows(pd.DataFrame({"relation": names}))["relation"]) == [
-        *("all", "prep", "det", "prt")
-    ]
-    probes = ["attention", "right-branching", "random", "attention-words", "distances-words"]
-    table = pd.DataFrame({"probe": probes, "uas": [1.0, 2, 3, 4, 5]})
-    assert list(table3_rows(table)["value"]) == [2, 5, 3, 1, 4]
 
 
 def pairs(matrix: np.ndarray, n_heads: int) -> pd.DataFrame:

@@ -16,11 +16,12 @@ from torch import Tensor
 
 from attnlib.attention.words import WordMaps, word_maps
 from attnlib.data.examples import Segment, Tree
-from attnlib.errors import BadValue, CorpusError, UnknownName
+from attnlib.errors import BadValue, CorpusError
 from attnlib.models import Encoder, load_encoder
-from experiments.clark2019 import probetraining
-from experiments.clark2019.probes import PROBES, Probe, Sentence, make_probe
-from experiments.clark2019.probetraining import Scores, paired_difference, train_and_score
+from experiments.clark2019 import probes
+from experiments.clark2019.probe_models import PROBES, Probe, Sentence
+from experiments.clark2019.probes import Scores, paired_difference, train_and_score
+from experiments.clark2019.vectors import Vectors
 from tests.families import folders, one_thread  # noqa: F401
 
 N_WORDS, N_HEADS, DIM = 5, 3, 4
@@ -28,6 +29,15 @@ ATTENTION = ("attention", "attention-words", "attention-words-authors")
 TRAINED = (*ATTENTION, "distances-words")
 
 Map = Any  # nested lists of numbers
+
+
+def make_probe(name: str, n_heads: int, dim: int) -> Probe:
+    return PROBES[name](n_heads, dim, 0)
+
+
+def scores_of(probe: Probe, maps: Tensor, vectors: Tensor) -> Tensor:
+    """The scores for one sentence, from its word maps and the vectors of its words."""
+    return probe(Sentence.of(maps, vectors))
 
 
 # --- oracles: the formulas of sec. 5, one number at a time --------------------------------------
@@ -141,14 +151,14 @@ def test_every_probe_has_an_oracle() -> None:
 @pytest.mark.parametrize("name", PROBES)
 def test_scores_are_those_of_the_formula(name: str, n_words: int) -> None:
     probe, maps, vectors = random_case(name, n_words)
-    assert same(probe.scores(maps, vectors), expected(name, probe, maps, vectors))
+    assert same(scores_of(probe, maps, vectors), expected(name, probe, maps, vectors))
 
 
 @pytest.mark.parametrize("name", ATTENTION)
 def test_swapped_directions_are_caught(name: str) -> None:
     probe, maps, vectors = random_case(name)
     assert not same(
-        probe.scores(maps.transpose(1, 2), vectors), expected(name, probe, maps, vectors)
+        scores_of(probe, maps.transpose(1, 2), vectors), expected(name, probe, maps, vectors)
     )
 
 
@@ -157,7 +167,7 @@ def test_sep_in_the_place_of_root_is_caught(name: str) -> None:
     probe, maps, vectors = random_case(name)
     units = [1, 0, *range(2, maps.shape[1])]
     wrong = maps[:, units][:, :, units]
-    assert not same(probe.scores(wrong, vectors), expected(name, probe, maps, vectors))
+    assert not same(scores_of(probe, wrong, vectors), expected(name, probe, maps, vectors))
 
 
 def test_vectors_out_of_line_are_caught() -> None:
@@ -165,7 +175,7 @@ def test_vectors_out_of_line_are_caught() -> None:
     probe, maps, vectors = random_case("attention-words")
     theirs = make_probe("attention-words-authors", N_HEADS, DIM).double()
     theirs.load_state_dict(probe.state_dict())
-    ours, shifted = probe.scores(maps, vectors), theirs.scores(maps, vectors)
+    ours, shifted = scores_of(probe, maps, vectors), scores_of(theirs, maps, vectors)
     assert not same(shifted, expected("attention-words", probe, maps, vectors))
     assert not same(ours, expected("attention-words-authors", theirs, maps, vectors))
     assert (ours - shifted)[ours.isfinite()].abs().min() > 1e-6
@@ -183,7 +193,8 @@ def test_words_at_the_end_without_a_piece_have_no_attention() -> None:
     probe, maps, vectors = random_case("attention", padding=0)
     filled = torch.zeros_like(maps)
     filled[:, :-1, :-1] = maps[:, :-1, :-1]
-    assert same(probe.scores(maps[:, :-1, :-1], vectors), probe.scores(filled, vectors))
+    cut = maps[:, :-1, :-1]
+    assert same(scores_of(probe, cut, vectors), scores_of(probe, filled, vectors))
 
 
 def test_parameters_are_counted() -> None:
@@ -195,10 +206,11 @@ def test_parameters_are_counted() -> None:
 # --- a world of our own: an encoder whose maps are planted --------------------------------------
 
 
-class TinyVectors:
-    """Vectors of the same interface as the real ones; a word's vector follows from its letters."""
+class TinyVectors(Vectors):
+    """Vectors without a file; a word's vector follows from its letters."""
 
-    dim = DIM
+    def __init__(self) -> None:
+        super().__init__(np.zeros((0, DIM), np.float32), {})
 
     def of(self, words: Sequence[str]) -> Tensor:
         return torch.tensor(
@@ -282,21 +294,19 @@ def planted_batch(
     return WordMaps(tuple(places), weights, real.bool())
 
 
-def run_planted(monkeypatch: pytest.MonkeyPatch, draw: Draw, **options: Any) -> Any:
-    monkeypatch.setattr(probetraining, "word_maps", planted(draw))
+def run_planted(monkeypatch: pytest.MonkeyPatch, draw: Draw, **options: Any) -> dict[str, Scores]:
+    monkeypatch.setattr(probes, "word_maps", planted(draw))
     train = options.pop("train", random_trees(300, 1))
-    return train_and_score(
-        planted_encoder(), train, options.pop("test", random_trees(80, 2)), TinyVectors(), **options
-    )
+    test = options.pop("test", random_trees(80, 2))
+    return train_and_score(planted_encoder(), train, test, TinyVectors(), **options)[0]
 
 
 def test_a_head_that_copies_the_tree_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     trial = run_planted(monkeypatch, copying_maps, names=ATTENTION[:2])
-    table = trial.table().set_index("probe")
-    assert (table["uas"] > 95).all()
-    weights = trial.probes["attention"].weight.detach()
+    assert all(scores.uas[0] > 95 for scores in trial.values())
+    weights = trial["attention"].probe.weight.detach()
     assert weights.argmax() == 4 + 2  # u of head 3: from the word to its head
-    assert table["train_loss"]["attention"] < trial["attention"].loss[0]
+    assert trial["attention"].row()["train_loss"] < trial["attention"].losses[:15].mean()
 
 
 def test_the_planted_direction_is_told_from_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,23 +314,23 @@ def test_the_planted_direction_is_told_from_the_other(monkeypatch: pytest.Monkey
         return copying_maps(tree, rng).transpose(0, 2, 1)
 
     trial = run_planted(monkeypatch, turned, names=["attention"])
-    assert trial.probes["attention"].weight.argmax() == 2  # w of head 3: from the head to the word
+    assert trial["attention"].probe.weight.argmax() == 2  # w of head 3: from the head to the word
 
 
 def test_uniform_maps_tell_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     trial = run_planted(monkeypatch, uniform_maps, names=["attention"])
     n_candidates = np.mean([len(tree.words) for tree in random_trees(80, 2)])
-    assert trial.table()["high"][0] < 2.5 * 100 / n_candidates
+    assert trial["attention"].uas[2] < 2.5 * 100 / n_candidates
 
 
 def test_the_first_step_of_adam_is_the_learning_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     trial = run_planted(
         monkeypatch, copying_maps, names=["attention"], train=random_trees(1, 5), learning_rate=0.03
     )
-    weights = trial.probes["attention"].weight.detach().abs()
+    weights = trial["attention"].probe.weight.detach().abs()
     assert weights.numpy() == pytest.approx(np.full(8, 0.03), rel=1e-3)
     n_words = len(random_trees(1, 5)[0].words)  # all weights are 0: n candidates without itself
-    assert trial["attention"].train_loss == pytest.approx(math.log(n_words), rel=1e-5)
+    assert trial["attention"].row()["train_loss"] == pytest.approx(math.log(n_words), rel=1e-5)
 
 
 def adam_by_hand(tree: Tree, maps: np.ndarray, steps: int, rate: float) -> np.ndarray:
@@ -358,7 +368,7 @@ def test_training_is_adam_on_the_mean_cross_entropy(monkeypatch: pytest.MonkeyPa
     trial = run_planted(
         monkeypatch, fixed, names=["attention"], train=[tree, tree], epochs=3, learning_rate=0.05
     )
-    probe = trial.probes["attention"]
+    probe = trial["attention"].probe
     found = [*probe.weight.tolist(), probe.root_bias.item()]
     by_hand = adam_by_hand(tree, fixed(tree, np.random.default_rng()), steps=6, rate=0.05)
     assert np.array(found) == pytest.approx(by_hand, abs=1e-4)
@@ -366,7 +376,7 @@ def test_training_is_adam_on_the_mean_cross_entropy(monkeypatch: pytest.MonkeyPa
 
 def test_the_maps_of_one_batch_live_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     alive: list[int] = []
-    monkeypatch.setattr(probetraining, "word_maps", planted(copying_maps, alive))
+    monkeypatch.setattr(probes, "word_maps", planted(copying_maps, alive))
     trees = random_trees(22, 1)
     train_and_score(planted_encoder(), trees, trees, TinyVectors(), epochs=2)
     assert len(alive) == 3 * 6 and max(alive) == 0  # counted just before the next is made
@@ -383,10 +393,10 @@ def test_the_seed_decides_and_company_does_not(monkeypatch: pytest.MonkeyPatch) 
     )
     for name in PROBES:
         assert np.array_equal(first[name].right, again[name].right)
-        assert np.array_equal(first[name].loss, again[name].loss, equal_nan=True)
+        assert np.array_equal(first[name].losses, again[name].losses, equal_nan=True)
     for name in TRAINED:
-        assert not np.array_equal(first[name].loss, other[name].loss)
-    assert np.array_equal(first["distances-words"].loss, alone["distances-words"].loss)
+        assert not np.array_equal(first[name].losses, other[name].losses)
+    assert np.array_equal(first["distances-words"].losses, alone["distances-words"].losses)
     assert np.array_equal(first["distances-words"].right, alone["distances-words"].right)
     assert not np.array_equal(first["distances-words"].right, first["attention"].right)
 
@@ -414,11 +424,11 @@ def bert(folders: Callable[[str], Path]) -> Encoder:  # noqa: F811
 def test_right_branching_and_its_score_by_hand(folders: Callable[[str], Path]) -> None:  # noqa: F811
     """the>cat and cat>slept are right, slept>. is wrong; stop>ROOT is right; we>rest is right."""
     encoder, names = bert(folders), ["right-branching"]
-    found = train_and_score(encoder, HAND, HAND, TinyVectors(), names=names, max_length=30)
+    found, _ = train_and_score(encoder, HAND, HAND, TinyVectors(), names=names, max_length=30)
     scores = found["right-branching"]
     assert scores.right.tolist() == [2, 1, 1, 0]
     assert scores.asked.tolist() == [3, 1, 2, 0]
-    (row,) = found.table().to_dict("records")
+    row = scores.row()
     assert row["uas"] == pytest.approx(100 * 4 / 6)
     assert (row["n_words"], row["n_sentences"], row["n_parameters"]) == (6, 3, 0)
     assert math.isnan(row["train_loss"]) and row["low"] <= row["uas"] <= row["high"]
@@ -430,15 +440,16 @@ def test_long_sentences_are_left_out_and_counted(folders: Callable[[str], Path])
     odd = Tree("odd", ("river", "\u200b"), (-1, 0), ("root", "dep"), ("X", "X"))  # no piece
     trees = (*HAND, long, odd)
     calls: list[tuple[int, int]] = []
-    found = train_and_score(
+    found, skipped = train_and_score(
         *(bert(folders), trees, trees[::-1], TinyVectors()),
         epochs=2,
         max_length=30,
         progress=lambda done, total: calls.append((done, total)),
     )
-    assert found.skipped == {"train: too long": 1, "test: too long": 1}
+    assert skipped == {"train: too long": 1, "test: too long": 1}
     assert found["attention"].asked.tolist() == [2, 0, 0, 2, 1, 3]
-    assert np.isfinite(found.table().set_index("probe").loc[list(TRAINED), "train_loss"]).all()
+    assert all(math.isfinite(found[name].row()["train_loss"]) for name in TRAINED)
+    assert [np.isnan(found[name].losses).sum() for name in PROBES] == [2, 2, 2, 2, 12]
     assert calls[-1] == (15, 18)
 
 
@@ -452,13 +463,13 @@ def test_padding_of_the_batch_changes_no_score(folders: Callable[[str], Path]) -
         (alone,) = word_maps(encoder, [HAND[index]], max_length=30)
         own = vectors.of(HAND[index].words)
         assert torch.allclose(
-            probe.scores(weights, own), probe.scores(alone.weights[0], own), atol=1e-5
+            scores_of(probe, weights, own), scores_of(probe, alone.weights[0], own), atol=1e-5
         )
 
 
 def counts(right: Sequence[int], asked: Sequence[int]) -> Scores:
     arrays = (np.array(right, dtype=float), np.array(asked, dtype=float))
-    return Scores("p", "m", *arrays, np.zeros(20), 0.0, 0, 0.0)
+    return Scores(make_probe("right-branching", 1, 1), "m", *arrays, np.zeros(20))
 
 
 def test_differences_are_paired() -> None:
@@ -468,16 +479,11 @@ def test_differences_are_paired() -> None:
     a, b = counts([r + 1 for r in right], asked), counts(right, asked)
     assert paired_difference(a, b) == pytest.approx((25, 25, 25))
     assert paired_difference(b, b) == (0, 0, 0)
-    assert a.row()["high"] - a.row()["low"] > 5  # type: ignore[operator]
-
-
-def test_differences_use_shared_sentences_only() -> None:
-    a, b = counts([2, 4, 1], [4, 4, 2]), counts([1, 0, 0], [4, 0, 2])
-    assert paired_difference(a, b)[0] == pytest.approx(100 * 2 / 6)
+    assert a.uas[2] - a.uas[1] > 5
 
 
 def test_differences_of_other_sentences_are_refused() -> None:
-    with pytest.raises(BadValue, match="3 sentences"):
+    with pytest.raises(BadValue, match="different words"):
         paired_difference(counts([1, 1, 1], [4, 4, 4]), counts([1], [4]))
     with pytest.raises(BadValue, match="different words"):
         paired_difference(counts([1], [4]), counts([1], [5]))
@@ -486,24 +492,15 @@ def test_differences_of_other_sentences_are_refused() -> None:
 # --- bad input ----------------------------------------------------------------------------------
 
 
-class WrongVectors(TinyVectors):
-    dim = DIM + 1
-
-
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
         ({"train": ()}, CorpusError, "no train tree"),
         ({"test": ()}, CorpusError, "no test tree"),
-        ({"train": (Segment("s", "a text"),)}, CorpusError, "a Segment stands among the train"),
+        ({"train": (Segment("s", "a text"),)}, CorpusError, "a Segment is among the train"),
         ({"test": HAND[3:]}, CorpusError, "no word of the test trees is left"),
         ({"max_length": 3, "train": HAND[:1]}, CorpusError, "1 too long"),
-        ({"vectors": WrongVectors()}, BadValue, r"have shape \(., 4\); expected \(., 5\)"),
-        ({"names": ()}, BadValue, "the probes are none"),
-        ({"names": ("attention", "attention")}, BadValue, "each once"),
-        ({"names": ("atention",)}, UnknownName, "Did you mean 'attention'"),
         ({"epochs": 0}, BadValue, "epochs is 0"),
-        ({"learning_rate": 0.0}, BadValue, "learning-rate is 0.0"),
     ],
 )
 def test_bad_input_is_answered(
@@ -512,8 +509,7 @@ def test_bad_input_is_answered(
     error: type[Exception],
     message: str,
 ) -> None:
-    given: dict[str, Any] = {"train": HAND, "test": HAND, "vectors": TinyVectors()}
-    given |= {"max_length": 30, **change}
+    given = {"train": HAND, "test": HAND, "vectors": TinyVectors(), "max_length": 30, **change}
     with pytest.raises(error, match=message):
         train_and_score(bert(folders), **given)
 
@@ -535,5 +531,5 @@ def test_attention_of_a_trained_model_knows_some_syntax(e5_small: Encoder) -> No
     train = load_corpus("ewt-train", limit=80).examples
     test = load_corpus("ewt-dev", limit=30).examples
     names = ("attention-words", "right-branching")
-    trial = train_and_score(e5_small, train, test, TinyVectors(), names=names)
+    trial, _ = train_and_score(e5_small, train, test, TinyVectors(), names=names)
     assert paired_difference(trial["attention-words"], trial["right-branching"])[1] > 0

@@ -19,14 +19,15 @@ from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Segment
 from attnlib.errors import BadValue, CorpusError, Unobservable
 from attnlib.models import Encoder, load_encoder, random_twin
-from experiments.shared import headfit
-from experiments.shared.headfit import Budget, masked_lm_head
-from experiments.shared.maskedlm import (
+from experiments.clark2019 import masked_lm
+from experiments.clark2019.masked_lm import (
     NOT_ASKED,
+    Budget,
     MaskedLMHead,
     checkpoint_head,
     example_losses,
     masked,
+    masked_lm_head,
 )
 from tests.families import FAMILIES, SENTENCES, folders, one_thread
 
@@ -140,9 +141,10 @@ def save_complete(name: str, folder: Path) -> Path:
 def test_a_complete_checkpoint_is_used_as_it_is(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(headfit, "fit_head", lambda *_, **__: pytest.fail("fitted"))
+    monkeypatch.setattr(masked_lm, "fit_head", lambda *_, **__: pytest.fail("fitted"))
     encoder = load_encoder(save_complete(name, tmp_path / name))
-    head, facts = masked_lm_head(encoder, corpus_of(*TEXTS), max_length=60, cache=tmp_path)
+    options = {"budget": SMALL, "max_length": 60, "cache": tmp_path / "kept"}
+    head, facts = masked_lm_head(encoder, corpus_of(*TEXTS), **options)
     assert facts["head"] == "checkpoint" and 0 <= facts["accuracy"] <= 1
     complete = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / name).eval()
     inputs = model_inputs(batch_of(encoder), encoder)
@@ -151,7 +153,7 @@ def test_a_complete_checkpoint_is_used_as_it_is(
         assert torch.allclose(head(hidden), expected, atol=1e-4)
         assert torch.allclose(head(hidden[1, 2]), expected[1, 2], atol=1e-4)
     assert not any(parameter.requires_grad for parameter in head.parameters())
-    assert not list(tmp_path.rglob("*.safetensors"))
+    assert not list((tmp_path / "kept").rglob("*.safetensors"))
 
 
 def test_a_checkpoint_without_a_head_has_none(bert: Encoder) -> None:
@@ -187,7 +189,7 @@ def test_our_head_has_the_form_of_berts(tmp_path: Path) -> None:
 
 # --- a fitted head --------------------------------------------------------------------------
 
-SMALL = Budget(n_segments=80, n_maskings=2, n_epochs=20, batch_size=32, learning_rate=5e-3)
+SMALL = Budget(n_maskings=2, n_epochs=20, batch_size=32, learning_rate=5e-3)
 
 
 def toy(n: int = 80) -> Corpus:
@@ -210,7 +212,7 @@ def test_a_fitted_head_beats_the_baseline(
     assert facts["baseline_accuracy"] < 0.6
     assert facts["accuracy"] > facts["baseline_accuracy"] + 0.25
     assert facts["loss"] < facts["baseline_loss"] - 0.3
-    assert (facts["n_train_segments"], facts["n_held_out_segments"]) == (72, 8)
+    assert facts["n_train_segments"] == 72
     assert facts["held_out"] == [str(i) for i in range(72, 80)]
     assert facts["n_train_positions"] == 2 * 72
 
@@ -228,7 +230,7 @@ def share_read(encoder: Encoder) -> float:
     head = MaskedLMHead(encoder)
     counts = torch.bincount(targets[seen], minlength=len(head.bias)).float()
     quick = replace(SMALL, n_epochs=1)
-    headfit.fit_head(head, hidden[seen], targets[seen], owners[seen], counts, quick)
+    masked_lm.fit_head(head, hidden[seen], targets[seen], owners[seen], counts, quick)
     return (head(hidden[~seen]).argmax(-1) == targets[~seen]).float().mean().item()
 
 
@@ -242,7 +244,7 @@ def test_a_head_reads_what_the_vectors_hold(bert: Encoder, monkeypatch: pytest.M
     def weak(head: MaskedLMHead, white: torch.Tensor, targets: torch.Tensor) -> None:
         nn.init.normal_(head.dense.weight, std=0.2, generator=torch.Generator().manual_seed(0))
 
-    monkeypatch.setattr(headfit, "_start", weak)
+    monkeypatch.setattr(masked_lm, "_start", weak)
     assert share_read(bert) < 0.25
 
 
@@ -256,7 +258,7 @@ def test_a_head_is_found_again_in_the_cache(
     bert: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     head, facts = fitted(bert, tmp_path)
-    monkeypatch.setattr(headfit, "fit_head", lambda *_, **__: pytest.fail("fitted again"))
+    monkeypatch.setattr(masked_lm, "fit_head", lambda *_, **__: pytest.fail("fitted again"))
     again, found = fitted(bert, tmp_path)
     assert {**found, "cached": False} == facts and found["cached"]
     for name, tensor in head.state_dict().items():
@@ -323,14 +325,14 @@ def test_progress_ends_at_its_total(bert: Encoder, tmp_path: Path) -> None:
 def test_the_positions_are_capped(
     bert: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(headfit, "POSITIONS_AT_MOST", 20)
+    monkeypatch.setattr(masked_lm, "POSITIONS_AT_MOST", 20)
     _, facts = fitted(bert, tmp_path)
     assert 20 <= facts["n_train_positions"] < 20 + 8
 
 
 def test_one_segment_is_too_few(bert: Encoder, tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="two or more"):
-        masked_lm_head(bert, corpus_of(TEXTS[0]), cache=tmp_path)
+        masked_lm_head(bert, corpus_of(TEXTS[0]), budget=SMALL, cache=tmp_path)
 
 
 def test_what_is_not_hidden_stays_in_sight(e5_small) -> None:  # type: ignore[no-untyped-def]

@@ -1,4 +1,4 @@
-"""Heads as antecedent finders: against plain loops, by hand, and on documents cut short."""
+"""Antecedents by heads, against plain loops and on documents cut short; by rules, by hand."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ import torch
 from attnlib.data.corpora import load_corpus
 from attnlib.data.examples import CorefDocument, Span
 from attnlib.errors import CorpusError
-from experiments.shared.antecedents import (
+from experiments.clark2019.coreference import (
+    BASELINES,
     Choices,
     _right,
     accuracy,
-    advantage,
     antecedent_table,
     choices,
     cut,
+    nearest,
+    percent_right,
+    questions,
 )
-from experiments.shared.coref import questions
 
 
 def document(words: str, clusters: list[list[tuple[int, int]]], tags: str = "") -> CorefDocument:
@@ -128,7 +130,7 @@ def test_documents_without_questions_are_refused(e5_small) -> None:  # type: ign
 def made(right: list[list[int]], document: list[int]) -> Choices:
     table = np.array(right, bool)
     kinds = np.array(["pronoun"] * len(table))
-    return Choices({"mentions": table, "words": table}, {}, np.array(document), kinds, 2, {})
+    return Choices({"mentions": table, "words": table}, {}, np.array(document), kinds, 2)
 
 
 def test_the_clean_score_is_of_a_head_chosen_elsewhere() -> None:
@@ -144,7 +146,69 @@ def test_the_clean_score_is_of_a_head_chosen_elsewhere() -> None:
 def test_points_and_intervals() -> None:
     document = np.repeat(np.arange(10), 3)
     right = np.tile([True, True, False], 10)
-    value, low, high = accuracy(right, document)
+    value, low, high = percent_right(right, document)
     assert value == low == high == pytest.approx(200 / 3)  # every document is the same
-    assert advantage(right, ~right, document)[0] == pytest.approx(100 / 3)
-    assert np.isnan(accuracy(right[:0], document[:0])).all()
+    gain = right.astype(float) - ~right
+    assert percent_right(gain, document)[0] == pytest.approx(100 / 3)
+    assert np.isnan(percent_right(right[:0], document[:0])).all()
+
+
+# --- rules ----------------------------------------------------------------------------------------
+
+
+def test_baselines_make_sense_on_the_reader() -> None:
+    documents = load_corpus("reader-coref").examples
+    share = {}
+    for name, choose in BASELINES.items():
+        right, asked = accuracy(documents, choose)["all"]
+        assert asked > 900
+        share[name] = right / asked
+    assert share["nearest"] < share["head match"] < share["rule-based"]
+    assert 0.15 < share["nearest"] < 0.45 and 0.5 < share["rule-based"] < 0.8
+
+
+# --- antecedents, by hand ------------------------------------------------------------------------
+
+
+def mara() -> CorefDocument:
+    """Mara met her sister . Mara greeted the woman . She smiled ."""
+    text = "Mara met her sister . Mara greeted the woman . She smiled ."
+    words = text.split()
+    she = (Span(0, 1), Span(2, 3), Span(5, 6), Span(10, 11))
+    sister = (Span(2, 4), Span(7, 9))
+    return CorefDocument(
+        id="hand",
+        words=tuple(words),
+        sentences=(Span(0, 5), Span(5, 10), Span(10, 13)),
+        clusters=(she, sister),
+        mention_heads=((0, 2, 5, 10), (3, 8)),
+        mention_types=(("proper", "pronoun", "proper", "pronoun"), ("nominal", "nominal")),
+    )
+
+
+def test_questions_have_an_antecedent_and_look_back_only() -> None:
+    asked = {m.head: [o.head for o in before] for m, before in questions(mara())}
+    assert asked == {2: [0], 5: [3, 2, 0], 8: [5, 3, 2, 0], 10: [8, 5, 3, 2, 0]}
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [("nearest", {2}), ("head match", {5}), ("rule-based", {2, 5})],
+)
+def test_baselines_by_hand(name: str, right: set[int]) -> None:
+    choose = BASELINES[name]
+    found = set()
+    for mention, before in questions(mara()):
+        chosen = choose(mention, before)
+        if chosen is not None and chosen.entity == mention.entity:
+            found.add(mention.head)
+    assert found == right
+
+
+def test_accuracy_counts_by_type() -> None:
+    assert accuracy([mara()], nearest) == {
+        "all": (1, 4),
+        "pronoun": (1, 2),
+        "proper": (0, 1),
+        "nominal": (0, 1),
+    }
