@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -61,15 +62,20 @@ def adjusted_information(one: Labels, other: Labels) -> float:
     E[I] is the mean over all ways to deal the labels out again, with as many heads in each class.
     Undefined (NaN) where all heads have one label.
     """
-    names = _names(one, other)
-    if any(len(np.unique(part)) == 1 for part in names):
-        return float("nan")
-    return float(adjusted_mutual_info_score(*names))
+    return _defined(adjusted_mutual_info_score, one, other)
 
 
 def agreement_kappa(one: Labels, other: Labels) -> float:
     """Cohen's kappa of two sortings into the same classes; NaN where all heads have one label."""
-    return float(kappa(confusion_matrix(*_names(one, other))))
+    return _defined(lambda *names: kappa(confusion_matrix(*names)), one, other)
+
+
+def _defined(score: Callable[..., Any], one: Labels, other: Labels) -> float:
+    """A score of two sortings; NaN where one of them has a single class."""
+    names = _names(one, other)
+    if any(len(np.unique(part)) == 1 for part in names):
+        return float("nan")
+    return float(score(*names))
 
 
 def shuffled_p(
