@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,24 +18,25 @@ PUBLISHED = ROOT / "book" / "published"
 EDITION = load_edition("standard")
 CHAPTERS = {one.page: one for one in EDITION.chapters if (PUBLISHED / f"{one.page}.ipynb").exists()}
 
-NOTHING_LOADS = """
-import sys
-for name in ("transformers", "spacy", "onnx", "safetensors.torch", "huggingface_hub"):
-    sys.modules[name] = None  # to import it is an error
-"""
-
 
 @pytest.fixture
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine with the checkout alone: no assets, no mirror, no network, nothing that loads."""
-    (tmp_path / "sitecustomize.py").write_text(NOTHING_LOADS)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(ROOT)]))
+    """A machine with the checkout alone: no assets, no mirror, no network, so nothing can load."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("ATTNLIB_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("ATTNLIB_MIRROR", raising=False)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", "")
     monkeypatch.chdir(ROOT)
     return tmp_path
+
+
+def test_no_model_can_be_had_there(bare: Path) -> None:
+    text = bare / "text.txt"
+    text.write_text("a cat\n")
+    words = [sys.executable, "-m", "attnlib", "measure", "e5-small", str(text), "entropy"]
+    tried = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert tried.returncode == 2 and "e5-small" in tried.stderr
 
 
 @pytest.mark.slow
