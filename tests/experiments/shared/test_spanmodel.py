@@ -361,7 +361,7 @@ def test_whatever_decides_the_weights_decides_the_key(bert: Encoder, toy: Corpus
         replace(job, encoder=replace(bert, name="other", source="elsewhere")),
         replace(job, encoder=job.blank().encoder),  # the same weights
     ]
-    assert {equal.key() for equal in equals} == {keys[0]}
+    assert {equal.home() for equal in equals} == {keys[0]}
 
 
 def test_the_version_is_part_of_the_key(
