@@ -26,7 +26,7 @@ from attnlib.metrics.registry import METRICS, Metric
 from attnlib.models import Encoder, load_encoder, random_encoder
 from bench.divergence import js_over_clark
 from experiments.shared.ablation import disabled, every_head_and_layer
-from experiments.shared.finetune import FineTuned, TaskHead
+from experiments.shared.training.finetune import FineTuned, TaskHead
 
 LENGTH = 128
 BATCH = 8

@@ -38,11 +38,11 @@ def checkout(tmp_path: Path) -> Path:
     ("module", "line"),
     [
         ("attnlib/metrics/entropy.py", "from bookkit.store import Found"),
-        ("attnlib/data/examples.py", "import experiments.shared.training"),
+        ("attnlib/data/examples.py", "import experiments.shared.training.loop"),
         ("attnlib/data/examples.py", "def late():\n    from attnlib.metrics import entropy"),
         ("bookkit/store.py", "from attnlib.errors import BadValue"),
         ("bookkit/store.py", "from experiments.shared import training"),
-        ("experiments/shared/training.py", "from experiments import clark2019"),
+        ("experiments/shared/training/loop.py", "from experiments import clark2019"),
         ("experiments/clark2019/__init__.py", "from experiments import guan2020"),
     ],
 )

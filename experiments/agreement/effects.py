@@ -28,7 +28,7 @@ from experiments.shared.ablation import (
     spread_out,
 )
 from experiments.shared.intervals import TAIL, mean_ends
-from experiments.shared.publishedreader import reader_of
+from experiments.shared.training.publishedreader import reader_of
 
 HALVES = 200
 QUESTIONS = "questions"

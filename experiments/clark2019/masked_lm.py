@@ -19,7 +19,7 @@ from attnlib.data.corpora import Corpus
 from attnlib.errors import BadValue, CorpusError, Unobservable
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder, _quietly
-from experiments.shared.kept_models import home_of, keep, name_of, once, read_back
+from experiments.shared.training.kept_models import home_of, keep, name_of, once, read_back
 
 NOT_ASKED = -100
 """The target of a piece that is not masked; PyTorch's own convention."""

@@ -31,10 +31,10 @@ from experiments.shared.ablation import (
     single_ablations,
     spread_out,
 )
-from experiments.shared.answers import score_answers, summary
 from experiments.shared.head_types import TYPES
-from experiments.shared.publishedreader import reader_of
-from experiments.shared.spanmodel import SpanReader
+from experiments.shared.training.answers import score_answers, summary
+from experiments.shared.training.publishedreader import reader_of
+from experiments.shared.training.spanmodel import SpanReader
 
 Given = tuple[Corpus | pd.DataFrame, ...]
 """What the reader learns from, if anything; the questions; the table of `head_types`."""

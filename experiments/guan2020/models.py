@@ -18,12 +18,12 @@ from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder, model_folder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.shared.answers import score_answers, summary
 from experiments.shared.chapter import file_digest
-from experiments.shared.finetune import finetuned
-from experiments.shared.publishedreader import reader_of
-from experiments.shared.spanmodel import SpanHead, SpanReader
-from experiments.shared.training import Recipe
+from experiments.shared.training.answers import score_answers, summary
+from experiments.shared.training.finetune import finetuned
+from experiments.shared.training.loop import Recipe
+from experiments.shared.training.publishedreader import reader_of
+from experiments.shared.training.spanmodel import SpanHead, SpanReader
 
 PRETRAINED, QUESTIONS = "pretrained", "squad"
 """Names of two of the models; every other one has the name of its task."""

@@ -27,7 +27,7 @@ from experiments.shared.ablation import (
     row_scores,
 )
 from experiments.shared.intervals import TAIL, drawn
-from experiments.shared.taskplans import tuned_model
+from experiments.shared.training.taskplans import tuned_model
 
 HARMLESS = -0.5
 """Points that a head may cost and still count as not needed."""

@@ -34,7 +34,7 @@ from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.shared.intervals import mean_ends
-from experiments.shared.taskplans import tuned_model
+from experiments.shared.training.taskplans import tuned_model
 
 SUBJECTS = ("nsubj", "nsubjpass", "csubj")
 NEIGHBOURS = ("mass_to_previous", "mass_to_next")

@@ -40,7 +40,7 @@ from experiments.kovaleva2019.patterns import (
 )
 from experiments.shared.intervals import drawn
 from experiments.shared.sortings import kappa
-from experiments.shared.taskplans import tuned_model
+from experiments.shared.training.taskplans import tuned_model
 
 DRAWS = 1000
 LARGE = 64

@@ -21,7 +21,7 @@ from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.shared.intervals import mean_ends
-from experiments.shared.taskplans import tuned_model
+from experiments.shared.training.taskplans import tuned_model
 
 WORDS = tuple(one.name for one in FEATURES)
 KINDS = (*WORDS, *SPECIAL)

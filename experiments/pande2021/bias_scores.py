@@ -19,7 +19,7 @@ from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.pande2021.role_numbers import BLOCK, COARSE_AS_JUDGED
 from experiments.pande2021.sieves import new_sieves
-from experiments.shared.taskplans import tuned_model
+from experiments.shared.training.taskplans import tuned_model
 
 AS_AUTHORS = ("local", "block", *sorted(AUTHORS_BY_WORD))
 """Roles that the authors' code scores in another way than the paper says."""

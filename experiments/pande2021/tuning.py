@@ -15,8 +15,8 @@ from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.shared.glue import scores
-from experiments.shared.taskplans import tuned_model
+from experiments.shared.training.glue import scores
+from experiments.shared.training.taskplans import tuned_model
 
 
 @experiment(version=1, trains=True)

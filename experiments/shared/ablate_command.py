@@ -36,7 +36,6 @@ from attnlib.measuring.significance import benjamini_hochberg
 from attnlib.measuring.stream import Progress, stream
 from attnlib.metrics.distance import distance_metrics, feature_matrix
 from attnlib.models import Encoder, load_encoder
-from experiments.shared import publishedreader
 from experiments.shared.ablation import (
     Answers,
     ablated,
@@ -49,11 +48,12 @@ from experiments.shared.ablation import (
     points,
     single_ablations,
 )
-from experiments.shared.answers import summary
-from experiments.shared.finetune import FineTuned, finetuned
 from experiments.shared.head_types import TYPES, fitted, named_types
-from experiments.shared.spanmodel import SpanReader
-from experiments.shared.training import Recipe
+from experiments.shared.training import publishedreader
+from experiments.shared.training.answers import summary
+from experiments.shared.training.finetune import FineTuned, finetuned
+from experiments.shared.training.loop import Recipe
+from experiments.shared.training.spanmodel import SpanReader
 
 MODES = {"intra": "no_intra", "inter": "no_inter"}
 """Short names of what is cut."""

@@ -30,11 +30,11 @@ from attnlib.errors import BadValue, CorpusError
 from attnlib.measuring.bootstrap import percentile_interval
 from attnlib.measuring.stream import Progress
 from bookkit.claims import Finding
-from experiments.shared.answers import score_answers
-from experiments.shared.finetune import FineTuned
-from experiments.shared.glue import labels_of
-from experiments.shared.spanmodel import SpanReader
-from experiments.shared.spans import Candidate, Window, answerable, best_answers, targets
+from experiments.shared.training.answers import score_answers
+from experiments.shared.training.finetune import FineTuned
+from experiments.shared.training.glue import labels_of
+from experiments.shared.training.spanmodel import SpanReader
+from experiments.shared.training.spans import Candidate, Window, answerable, best_answers, targets
 
 DRAWS = 2000
 """Times that articles, and random sets, are drawn again."""

@@ -32,10 +32,10 @@ from experiments.guan2020.features import Features
 from experiments.guan2020.types import type_moves
 from experiments.shared import ablate_command as command
 from experiments.shared import ablation as shared_ablation
-from experiments.shared import publishedreader
 from experiments.shared.ablation import Outcome
-from experiments.shared.spanmodel import SpanHead, SpanReader
-from experiments.shared.spans import Candidate
+from experiments.shared.training import publishedreader
+from experiments.shared.training.spanmodel import SpanHead, SpanReader
+from experiments.shared.training.spans import Candidate
 from tests.experiments.shared.test_ablate_command import HEADS_OF, TOY_TYPES, types_table
 from tests.experiments.shared.test_ablation import QUESTIONS as ASKED
 from tests.experiments.shared.test_ablation import naive, reader_on

@@ -22,9 +22,9 @@ from attnlib.models import Encoder, load_encoder
 from bookkit.claims import load_paper
 from experiments.kovaleva2019 import disabling, frames, links, pattern_shares, tuning, words
 from experiments.kovaleva2019.patterns import PATTERNS, class_f1, confusion
-from experiments.shared.finetune import finetuned
 from experiments.shared.sortings import kappa
-from tests.experiments.shared.test_finetune import SHORT, planted
+from experiments.shared.training.finetune import finetuned
+from tests.experiments.shared.training.test_finetune import SHORT, planted
 from tests.families import folders, one_thread
 
 __all__ = ["folders", "one_thread"]  # fixtures

@@ -31,7 +31,7 @@ from bookkit.store import Found
 from experiments.pande2021 import authors, bias_scores, draws, sieves
 from experiments.pande2021.role_numbers import BLOCK, depth, role_numbers
 from experiments.pande2021.tuning import tuning_overview
-from experiments.shared.taskplans import Plan, over_tasks, task_plans
+from experiments.shared.training.taskplans import Plan, over_tasks, task_plans
 from tests.attnlib.measuring.test_roles import TEXTS, corpus_of, scores_of
 from tests.families import one_thread, word_piece_tokenizer
 from tests.maps import collated, text_of

@@ -22,12 +22,13 @@ from attnlib.data.examples import Segment
 from attnlib.errors import BadValue
 from attnlib.models import load_encoder
 from experiments.shared import ablate_command as command
-from experiments.shared import ablation, publishedreader
+from experiments.shared import ablation
 from experiments.shared.ablation import Outcome
-from experiments.shared.spanmodel import SpanReader
+from experiments.shared.training import publishedreader
+from experiments.shared.training.spanmodel import SpanReader
 from tests.experiments.shared.test_ablation import QUESTIONS as ASKED
 from tests.experiments.shared.test_ablation import naive, reader_on
-from tests.experiments.shared.test_publishedreader import saved, trained_elsewhere
+from tests.experiments.shared.training.test_publishedreader import saved, trained_elsewhere
 from tests.families import HEADS, LAYERS, folders, one_thread
 
 __all__ = ["folders", "one_thread"]  # fixtures

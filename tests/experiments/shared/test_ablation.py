@@ -37,10 +37,10 @@ from experiments.shared.ablation import (
     points,
     spread_out,
 )
-from experiments.shared.finetune import FineTuned, finetuned
-from experiments.shared.glue import accuracy, f1, pearson
-from experiments.shared.spanmodel import SpanHead, SpanReader
-from tests.experiments.shared.test_finetune import SHORT, planted, scored
+from experiments.shared.training.finetune import FineTuned, finetuned
+from experiments.shared.training.glue import accuracy, f1, pearson
+from experiments.shared.training.spanmodel import SpanHead, SpanReader
+from tests.experiments.shared.training.test_finetune import SHORT, planted, scored
 from tests.families import HEADS, LAYERS, folders, one_thread
 
 __all__ = ["folders", "one_thread"]  # fixtures

@@ -54,7 +54,7 @@ def test_a_chapter_runs_from_end_to_end(tmp_path: Path) -> None:
 
 @pytest.mark.assets
 def test_a_model_that_answers_has_a_head_for_it(tmp_path: Path) -> None:
-    from experiments.shared.publishedreader import has_reader
+    from experiments.shared.training.publishedreader import has_reader
 
     for name, has in (("tiny-squad", True), ("tiny", False)):
         folder = random_model(name, TINY, tmp_path / name)

@@ -20,9 +20,9 @@ from attnlib.data.corpora import Corpus
 from attnlib.errors import BadValue
 from attnlib.models import load_encoder
 from experiments.shared import ablate_command as command
-from experiments.shared.finetune import FineTuned, finetuned
-from experiments.shared.training import Recipe
-from tests.experiments.shared.test_finetune import planted
+from experiments.shared.training.finetune import FineTuned, finetuned
+from experiments.shared.training.loop import Recipe
+from tests.experiments.shared.training.test_finetune import planted
 from tests.families import HEADS, LAYERS, folders, one_thread
 
 __all__ = ["folders", "one_thread"]  # fixtures

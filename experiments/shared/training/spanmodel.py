@@ -20,8 +20,9 @@ from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Question
 from attnlib.errors import BadValue, CorpusError
 from attnlib.models import Encoder
-from experiments.shared.kept_models import fitted, home_of, once, read_back
-from experiments.shared.spans import (
+from experiments.shared.training.kept_models import fitted, home_of, once, read_back
+from experiments.shared.training.loop import SECONDS_BETWEEN, Progress, Recipe
+from experiments.shared.training.spans import (
     MAX_ANSWER,
     N_BEST,
     Candidate,
@@ -32,7 +33,6 @@ from experiments.shared.spans import (
     targets,
     windows_of,
 )
-from experiments.shared.training import SECONDS_BETWEEN, Progress, Recipe
 
 STRIDE = 128
 VERSION = 1

@@ -20,9 +20,9 @@ from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Answer, Question, TaskExample
 from attnlib.errors import AttnlibError, BadValue, CorpusError, TooLong
 from attnlib.models import Encoder, load_encoder, weights_digest
-from experiments.shared import kept_models, spanmodel
-from experiments.shared.spanmodel import SpanHead, SpanReader, spantuned
-from experiments.shared.training import Recipe
+from experiments.shared.training import kept_models, spanmodel
+from experiments.shared.training.loop import Recipe
+from experiments.shared.training.spanmodel import SpanHead, SpanReader, spantuned
 from tests.families import HIDDEN, LAYERS, WORDS, folders, one_thread
 from tests.trainings import DAMAGE, Stopped, never, same, spoil, stop_at, weights
 

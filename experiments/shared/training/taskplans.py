@@ -12,8 +12,8 @@ from attnlib.errors import BadValue
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.store import Found
-from experiments.shared.finetune import FineTuned, finetuned
-from experiments.shared.training import Recipe
+from experiments.shared.training.finetune import FineTuned, finetuned
+from experiments.shared.training.loop import Recipe
 
 LEARNING_RATE = 1e-4
 """The smaller of the two that the paper chose from (sec. 4.1)."""

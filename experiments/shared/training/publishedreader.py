@@ -20,8 +20,8 @@ from attnlib.data.corpora import Corpus
 from attnlib.errors import UnknownModel
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder, load_encoder
-from experiments.shared.spanmodel import STRIDE, SpanHead, SpanReader, spantuned
-from experiments.shared.training import Recipe
+from experiments.shared.training.loop import Recipe
+from experiments.shared.training.spanmodel import STRIDE, SpanHead, SpanReader, spantuned
 
 WEIGHT, BIAS = "qa_outputs.weight", "qa_outputs.bias"
 """What transformers calls the span head of BERT, DistilBERT, RoBERTa, ELECTRA and others."""

@@ -21,10 +21,10 @@ from attnlib.data.examples import TaskExample
 from attnlib.data.tasks import TASKS
 from attnlib.errors import AttnlibError, BadValue, CorpusError, TooLong, UnknownName
 from attnlib.models import Encoder, load_encoder, weights_digest
-from experiments.shared import finetune, kept_models, training
-from experiments.shared.finetune import FineTuned, TaskHead, finetuned
-from experiments.shared.glue import scores
-from experiments.shared.training import Recipe, epoch_batches, ramp, train
+from experiments.shared.training import finetune, kept_models, loop
+from experiments.shared.training.finetune import FineTuned, TaskHead, finetuned
+from experiments.shared.training.glue import scores
+from experiments.shared.training.loop import Recipe, epoch_batches, ramp, train
 from tests.families import HEADS, LAYERS, WORDS, folders, one_thread
 from tests.trainings import DAMAGE, Stopped, never, same, spoil, stop_at, weights
 
@@ -300,7 +300,7 @@ def test_forgotten_random_numbers_are_caught(
     options: dict[str, Any] = {"recipe": SHORT, "cache": tmp_path / "cut", "every": 0.0}
     with pytest.raises(Stopped):
         finetuned(bert, toy, "sst2", **options, progress=stop_at(6))
-    monkeypatch.setattr(training, "_set_random_states", lambda states, device: None)
+    monkeypatch.setattr(loop, "_set_random_states", lambda states, device: None)
     result = finetuned(bert, toy, "sst2", **options)
     assert not same(weights(result), weights(whole))
 
@@ -316,7 +316,7 @@ def test_a_damaged_checkpoint_is_not_read(
     content = bytearray(path.read_bytes())
     if damage == "foreign":  # whole in itself, but of another training
         torch.save({"name": "other"}, path)
-        path.rename(path.with_name(f"checkpoint-000000005-{training.sha256_of(path)}.pt"))
+        path.rename(path.with_name(f"checkpoint-000000005-{loop.sha256_of(path)}.pt"))
     else:
         content[len(content) // 2] ^= 1
         path.write_bytes({"cut": content[:-9], "flipped": content, "empty": b""}[damage])
@@ -471,7 +471,7 @@ def test_the_loop_uses_the_ramp_and_clips(bert: Encoder, monkeypatch: pytest.Mon
             norms.append(float(sum(p.grad.square().sum() for p in asked)) ** 0.5)
             return super().step(closure)
 
-    monkeypatch.setattr(training.torch.optim, "AdamW", Watched)
+    monkeypatch.setattr(loop.torch.optim, "AdamW", Watched)
     recipe = Recipe(epochs=5, batch_size=4, learning_rate=1e-3, clip=0.5, max_steps=18)
     went = train(*small(bert), recipe)
     assert rates == pytest.approx([1e-3 * ramp(k, 18, 0.1) for k in range(18)])
@@ -514,13 +514,13 @@ def test_each_epoch_sees_each_example_once_in_even_batches() -> None:
 
 
 def test_history_is_small_and_holds_means() -> None:
-    went = training.Trained()
+    went = loop.Trained()
     for k in range(1000):
         went.add(float(k), 1000)
     assert len(went.history) == 100
     assert went.history[0] == [10, 4.5]
     assert went.history[-1] == [1000, went.final_loss] == [1000, 994.5]
-    assert math.isnan(training.Trained().final_loss)
+    assert math.isnan(loop.Trained().final_loss)
 
 
 def test_the_module_trains_in_train_mode_and_ends_in_eval_mode(bert: Encoder) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from attnlib.data.examples import Answer, Question
 from attnlib.errors import BadValue, CorpusError
-from experiments.shared import answers
+from experiments.shared.training import answers
 
 # --- SQuAD's rules as loops -----------------------------------------------------------------
 

@@ -19,8 +19,14 @@ from torch import Tensor
 from attnlib.data.examples import Answer, Question
 from attnlib.errors import UnknownModel
 from attnlib.models import Encoder, load_encoder, random_encoder, weights_digest
-from experiments.shared.publishedreader import BIAS, FILES, WEIGHT, has_reader, published_reader
-from experiments.shared.spanmodel import SpanReader
+from experiments.shared.training.publishedreader import (
+    BIAS,
+    FILES,
+    WEIGHT,
+    has_reader,
+    published_reader,
+)
+from experiments.shared.training.spanmodel import SpanReader
 from tests.families import FAMILIES, HIDDEN, folders, one_thread
 
 __all__ = ["folders", "one_thread"]  # fixtures

@@ -14,7 +14,7 @@ from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Segment, TaskExample
 from attnlib.data.tasks import TASKS, Task
 from attnlib.errors import BadValue, CorpusError, UnknownName
-from experiments.shared import glue
+from experiments.shared.training import glue
 
 # --- the metrics as loops -------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from attnlib.files import sha256_of
 from attnlib.models import Encoder, weights_digest
 from bookkit.editions import book_store
 from bookkit.store import Key, digest_of, draft_of, write_whole
-from experiments.shared.training import Progress, Recipe, forget, train
+from experiments.shared.training.loop import Progress, Recipe, forget, train
 
 WEIGHTS, FACTS = "model.safetensors", "facts.json"
 _NO_SHAPE = frozenset(("transformers_version", "architectures", "dtype", "torch_dtype"))

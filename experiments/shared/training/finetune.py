@@ -22,7 +22,7 @@ from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import Task
 from attnlib.errors import BadValue, check_choice
 from attnlib.models import Encoder, random_encoder
-from experiments.shared.glue import (
+from experiments.shared.training.glue import (
     check_parts,
     check_varied,
     class_counts,
@@ -30,8 +30,8 @@ from experiments.shared.glue import (
     labels_of,
     scores,
 )
-from experiments.shared.kept_models import fitted, home_of, once, read_back
-from experiments.shared.training import SECONDS_BETWEEN, Progress, Recipe
+from experiments.shared.training.kept_models import fitted, home_of, once, read_back
+from experiments.shared.training.loop import SECONDS_BETWEEN, Progress, Recipe
 
 STARTS = {
     "pretrained": "{}, fine-tuned on {}",

@@ -1,0 +1,1 @@
+"""Models trained for a task: classifiers, readers of answers, and the loop that trains them."""
