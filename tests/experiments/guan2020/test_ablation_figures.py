@@ -27,7 +27,7 @@ from experiments.guan2020.ablation_figures import (
     phrase,
 )
 from experiments.guan2020.type_figures import TYPE_LOOKS
-from tests.experiments.pande2021.test_rolefigures import check_readable, check_tables
+from tests.figures import check_readable, check_tables
 
 NAN = math.nan
 DENSE, DIAGONAL, MIXED, VERTICAL = TYPES = tuple(TYPE_LOOKS)

@@ -6,14 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from itertools import combinations, product
-from typing import Any
+from itertools import product
 
 import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.colors import to_hex
 
 from attnlib.errors import BadValue, UnknownName
 from attnlib.plots import style
@@ -31,7 +30,7 @@ from experiments.guan2020.type_figures import (
     types_by_layer_beside,
 )
 from experiments.shared.head_types import TYPES
-from tests.experiments.pande2021.test_rolefigures import check_readable, check_tables
+from tests.figures import check_readable, check_tables, closest
 
 NAN = math.nan
 KEYS = [*(f"window_{i:02d}" for i in range(1, 17)), "self", "cls", "sep", "comma", "period"]
@@ -157,28 +156,6 @@ def test_unknown_types_and_double_heads_are_named(make: Callable[..., Drawing]) 
 
 
 # The four looks
-
-# What the three kinds of colour blindness leave of linear red, green and blue (Machado 2009).
-BLIND = (
-    np.eye(3),
-    [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],
-    [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]],
-    [[1.256, -0.077, -0.179], [-0.078, 0.931, 0.148], [0.005, 0.691, 0.304]],
-)
-XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
-
-
-def lab(colour: str, seen: Any) -> np.ndarray:
-    srgb = np.array(to_rgb(colour))
-    linear = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
-    xyz = XYZ @ np.clip(np.array(seen) @ linear, 0, 1) / XYZ.sum(1)
-    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
-    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
-
-
-def closest(colours: list[str]) -> float:
-    pairs = product(combinations(colours, 2), BLIND)
-    return min(float(np.linalg.norm(lab(a, seen) - lab(b, seen))) for (a, b), seen in pairs)
 
 
 def test_types_look_different_for_every_eye_on_every_page() -> None:

@@ -28,9 +28,7 @@ from experiments.kovaleva2019.pattern_figures import (
     pattern_shares,
 )
 from experiments.kovaleva2019.patterns import PATTERNS, PatternExample, class_f1
-from tests.experiments.guan2020.test_type_figures import closest
-from tests.experiments.kovaleva2019.test_task_figures import check_uncut
-from tests.experiments.pande2021.test_rolefigures import check_readable, check_tables, painted
+from tests.figures import check_readable, check_tables, check_uncut, closest, painted
 
 NAN = math.nan
 TASKS = ("mrpc", "stsb", "sst2", "qqp", "rte", "qnli", "mnli")

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 
 from attnlib.errors import BadValue
@@ -27,7 +26,7 @@ from experiments.kovaleva2019.task_figures import (
     task_matrix,
     two_profiles,
 )
-from tests.experiments.pande2021.test_rolefigures import check_readable, check_tables, painted
+from tests.figures import check_readable, check_tables, check_uncut, painted
 
 NAN = math.nan
 TASKS = ("mrpc", "stsb", "sst2", "qqp", "rte", "qnli", "mnli")
@@ -111,20 +110,6 @@ def test_every_figure_can_be_read_on_every_page() -> None:
     for drawing in drawings():
         check_readable(drawing, largest=200_000)
         check_uncut(drawing)
-
-
-def check_uncut(drawing: Drawing) -> None:
-    """All words lie within the figure."""
-    figure = drawing.figure
-    figure.set_dpi(72)
-    canvas = FigureCanvasAgg(figure)
-    with style.drawing():
-        canvas.draw()
-    for text in painted(figure):
-        box = text.get_window_extent(canvas.get_renderer())
-        inside = min(box.x0, box.y0) >= -1
-        inside &= box.x1 <= figure.bbox.width + 1 and box.y1 <= figure.bbox.height + 1
-        assert inside, f"'{text.get_text()}' in {drawing.alt[:60]}"
 
 
 def test_a_word_that_is_cut_off_is_found() -> None:

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import combinations, product
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -15,9 +15,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
-from matplotlib.text import Text
 
 from attnlib.errors import BadValue, UnknownName
 from attnlib.plots import style
@@ -41,6 +39,7 @@ from experiments.pande2021.score_figures import (
     scores_and_p_values,
     threshold_curves,
 )
+from tests.figures import check_readable, check_tables
 
 NAN = math.nan
 TASKS = ("qnli", "sst2")
@@ -181,58 +180,9 @@ def texts(panel: Axes) -> list[str]:
 # What holds for all of them
 
 
-def check_readable(drawing: Drawing, *, largest: int, unwanted: str = r"\bnan\b") -> None:
-    """Caption, alt text, size and lettering of a figure on a page."""
-    assert drawing.caption.endswith(".") and drawing.alt.endswith(".")
-    assert len(drawing.table) > 0
-    assert not re.search(unwanted, drawing.caption + drawing.alt)
-    page = drawing._repr_html_()
-    assert 'role="img"' in page and "currentColor" in page and style.INK not in page
-    assert len(page) < largest
-    drawing.figure.set_dpi(72)  # as it was laid out for the page
-    shown = painted(drawing.figure)
-    assert min(one.get_fontsize() for one in shown) >= 7
-    assert overlapping(drawing.figure, shown) == [], drawing.alt[:60]
-
-
-def check_tables(make: Callable[..., Drawing], tables: Sequence[pd.DataFrame], column: str) -> None:
-    """A lost column or an empty table is named; tables stay as they are; a caption can be given."""
-    first, *rest = tables
-    with pytest.raises(BadValue, match=f"no column {column}"):
-        make(first.drop(columns=column), *rest)
-    with pytest.raises(BadValue, match="has no row"):
-        make(first.iloc[:0], *rest)
-    before = [table.copy() for table in tables]
-    assert make(*tables, caption="Mine.").caption == "Mine."
-    for table, old in zip(tables, before, strict=True):
-        pd.testing.assert_frame_equal(table, old)
-
-
 def test_every_figure_can_be_read_on_every_page() -> None:
     for drawing in drawings():
         check_readable(drawing, largest=200_000)
-
-
-def overlapping(figure: Figure, shown: list[Text]) -> list[tuple[str, str]]:
-    """Pairs of texts whose boxes share more than their rims; slanted texts have no box."""
-    renderer = FigureCanvasAgg(figure).get_renderer()
-    level = [one for one in shown if one.get_rotation() in (0, 90)]
-    boxes = [(one.get_text(), one.get_window_extent(renderer).padded(-1.5)) for one in level]
-    return [(a, b) for (a, i), (b, j) in combinations(boxes, 2) if i.overlaps(j)]
-
-
-def painted(figure: Figure) -> list[Text]:
-    """Every text one sees; ticks beyond an axis and axes that are switched off are not seen."""
-    found: list[Text] = list(figure.texts)
-    legends = [*figure.legends, *(panel.get_legend() for panel in figure.axes)]
-    for legend in legends:
-        found += legend.get_texts() if legend else []
-    for panel in figure.axes:
-        found += [*panel.texts, panel._left_title, panel._right_title]  # type: ignore[attr-defined]
-        for axis in (panel.xaxis, panel.yaxis) if panel.axison else ():
-            ticks = axis._update_ticks()  # type: ignore[attr-defined]
-            found += [axis.label, *(tick.label1 for tick in ticks if tick.label1.get_visible())]
-    return [text for text in found if text.get_text().strip()]
 
 
 def test_the_same_table_gives_the_same_file() -> None:
