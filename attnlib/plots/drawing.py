@@ -6,6 +6,7 @@ import hashlib
 import html
 import io
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,17 @@ class Drawing:
     caption: str
     alt: str
     table: pd.DataFrame = field(repr=False)
+
+    @classmethod
+    def told(
+        cls, figure: Figure, kind: str, caption: str, table: pd.DataFrame, *, alt: str = ""
+    ) -> Drawing:
+        """A drawing whose alt text says what kind of figure it is, and then what its caption says.
+
+        alt  what the alt text says instead of the caption
+        """
+        spoken = f"{kind}. {alt or caption}"
+        return cls(figure, true_minus(caption), true_minus(spoken), table.reset_index(drop=True))
 
     def svg(self) -> str:
         """The figure as SVG for the inside of a page: own ids, and the page's colour as ink."""
@@ -80,11 +92,24 @@ def _inline_svg(raw: str, alt: str, width: float) -> str:
 _FONTS = "system-ui, &#39;Segoe UI&#39;, &#39;Helvetica Neue&#39;, Arial, sans-serif"
 
 
-def need(table: pd.DataFrame, *columns: str) -> None:
-    """Refuse a table that a figure cannot be drawn from."""
+def true_minus(text: str) -> str:
+    """Numbers below 0 as a page prints them; a hyphen, as in head 5-4, stays one."""
+    return re.sub(r"(?<!\w)-(?=\d)", "−", text)
+
+
+def in_words(rows: pd.DataFrame, template: str, *, between: str = "; ") -> str:
+    """Every row as words, such as "{role} {share:.0f}%", one after the other."""
+    return between.join(template.format(**row) for row in rows.to_dict("records"))
+
+
+def need(table: pd.DataFrame, *columns: str, once: Sequence[str] = ()) -> None:
+    """Refuse a table that a figure cannot be drawn from: `once` are columns that name a row."""
     missing = [name for name in columns if name not in table.columns]
     if missing:
         have = ", ".join(map(str, table.columns))
         raise BadValue(f"the table has no column {missing[0]}; it has {have}.")
     if table.empty:
         raise BadValue("the table has no row; there is nothing to draw.")
+    if once and table.duplicated([*once]).any():
+        same = f"{', '.join(once[:-1])} and {once[-1]}"
+        raise BadValue(f"two rows have the same {same}; give one.")

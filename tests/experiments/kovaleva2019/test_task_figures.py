@@ -379,7 +379,7 @@ def test_every_mark_stands_at_its_score_and_rings_are_the_papers() -> None:
     best = table[table["label"] == "fine-tuned"].iloc[0]
     assert f"MRPC {best['value']:.1f}" in drawing.caption
     with pytest.raises(BadValue, match="6 kinds"):
-        start_dots(pd.concat([table, table.assign(label="x").head(1)]), strongest="x")
+        start_dots(pd.concat([table, table.assign(label="x").head(1)]), {}, strongest="x")
 
 
 def test_cells_hold_the_numbers_and_the_heads() -> None:

@@ -17,7 +17,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.patches import PathPatch
 
-from attnlib.errors import BadValue, UnknownName
+from attnlib.errors import BadValue
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing
 from attnlib.plots.labels import task_name
@@ -158,10 +158,10 @@ def drawings() -> list[Drawing]:
     return [
         role_overlaps(heads(tasks=FOUR)),
         role_overlaps(heads(chance=0.0)),
-        role_overlaps(one.drop(columns="task"), ("block", "cls")),
+        role_overlaps(heads(tasks=["qnli"])),
         overlap_matrix(heads(tasks=FOUR)),
         role_grid(heads(FINE)),
-        role_grid(one, sort=False),
+        role_grid(one),
         score_distributions(*inputs()),
         score_distributions(inputs()[0].iloc[:4], inputs()[1]),
         scores_and_p_values(cumulative(), p_values(), 3.0, 2.8),
@@ -336,17 +336,20 @@ def squares(panel: Axes) -> dict[str, list[tuple[float, float]]]:
 @pytest.mark.parametrize(("layers", "n_heads"), [(6, 12), (12, 12), (2, 3)])
 def test_every_role_of_every_head_is_a_square_at_its_place(layers: int, n_heads: int) -> None:
     table = heads(FINE, ["qnli"], layers, n_heads)
-    panel, _ = role_grid(table, sort=False).figure.axes
+    drawing = role_grid(table)
+    panel, _ = drawing.figure.axes
     shown = squares(panel)
+    column = drawing.table.set_index(["layer", "head"])["column"]
     assert sorted(shown.pop("heads")) == [
         (head, layer) for head in range(1, n_heads + 1) for layer in range(1, layers + 1)
     ]
     for (layer, head), roles in held(table, "qnli").items():
         for i, role in enumerate(FINE):
-            place = (round(head + 0.29 * (i % 3 - 1), 3), round(layer + 0.29 * (i // 3 - 1), 3))
+            x = column[layer, head]
+            place = (round(x + 0.29 * (i % 3 - 1), 3), round(layer + 0.29 * (i // 3 - 1), 3))
             assert (place in shown[role]) == (role in roles)
     assert sum(map(len, shown.values())) == table["assigned"].sum()
-    assert panel.yaxis_inverted() and panel.get_xlabel() == "head"
+    assert panel.yaxis_inverted()
 
 
 def test_sorting_keeps_every_head_recoverable() -> None:
@@ -401,13 +404,7 @@ def test_bad_grids_are_refused() -> None:
     some = pd.concat([many[many["task"] == task] for task in ("t4", "t0")])
     assert len(role_grid(some).figure.axes) == 3
     assert list(role_grid(some).table["task"].unique()) == ["t4", "t0"]
-    with pytest.raises(UnknownName, match=r"role 'nsubi'\. Did you mean 'nsubj'"):
-        role_grid(heads(FINE), ["nsubi"])
-    with pytest.raises(BadValue, match="10 roles were given"):
-        role_grid(heads(FINE), [*FINE, "local"])
-    with pytest.raises(BadValue, match="too many combinations"):
-        role_overlaps(heads(FINE), FINE)
-    with pytest.raises(BadValue, match="two rows for one role"):
+    with pytest.raises(BadValue, match="two rows have the same task, layer, head and role"):
         role_grid(pd.concat([heads(FINE), heads(FINE)]))
 
 
@@ -505,7 +502,7 @@ def test_agreement_counts_only_if_it_lasts() -> None:
     (panel,) = drawing.figure.axes
     lines = {line.get_label(): np.asarray(line.get_ydata()) for line in panel.lines}
     np.testing.assert_allclose(lines["local"], [0.8, 0.96, 0.9, 0.97, 1])
-    assert len(lines["delimiter"]) == 0 and panel.get_xscale() == "log"
+    assert "delimiter" not in lines and panel.get_xscale() == "log"
     with pytest.raises(BadValue, match="no agreement"):
         decision_sizes(table.assign(agreement=NAN))
 
@@ -517,9 +514,7 @@ def test_changes_are_dots_in_order_with_intervals() -> None:
     drawing = bias_changes(changes())
     axes = drawing.figure.axes
     assert [panel.get_title("left") for panel in axes] == list(COARSE)
-    assert len({panel.get_ylim() for panel in axes}) == 1
-    own = bias_changes(changes(), same_scale=False).figure.axes
-    assert len({panel.get_ylim() for panel in own}) > 1
+    assert len({panel.get_ylim() for panel in axes}) > 1
     dots = {line.get_label(): line for line in axes[2].lines if line.get_label() in FOUR}
     np.testing.assert_allclose(np.asarray(dots["qqp"].get_ydata()), [0.1, 0.1, -3])
     assert list(np.asarray(dots["qqp"].get_xdata()).round()) == [0, 1, 2]
