@@ -6,7 +6,7 @@ import hashlib
 import html
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -97,9 +97,15 @@ def true_minus(text: str) -> str:
     return re.sub(r"(?<!\w)-(?=\d)", "−", text)
 
 
-def in_words(rows: pd.DataFrame, template: str, *, between: str = "; ") -> str:
-    """Every row as words, such as "{role} {share:.0f}%", one after the other."""
-    return between.join(template.format(**row) for row in rows.to_dict("records"))
+def in_words(
+    rows: pd.DataFrame, template: str, *, between: str = "; ", **names: Callable[[str], str]
+) -> str:
+    """Every row as words, such as "{task} {share:.0f}%", one after the other.
+
+    names  how entries of a column are called, such as task=task_name
+    """
+    called = rows.assign(**{column: rows[column].map(name) for column, name in names.items()})
+    return between.join(template.format(**row) for row in called.to_dict("records"))
 
 
 def need(table: pd.DataFrame, *columns: str, once: Sequence[str] = ()) -> None:

@@ -88,7 +88,7 @@ def legend_below(figure: Figure, columns: int) -> None:
     figure.legend(marks, names, **place)
 
 
-def layer_axis(panel: Axes, layers: pd.Series, *, most: int = 6) -> None:
+def layer_axis(panel: Axes, layers: pd.Series | pd.Index, *, most: int = 6) -> None:
     """Layers from left to right, with room at both ends; at most so many have a number."""
     every = range(int(layers.min()), int(layers.max()) + 1)
     panel.set_xlim(every[0] - 0.6, every[-1] + 0.6)

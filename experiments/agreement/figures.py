@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.colors import Colormap, Normalize, to_hex
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from attnlib.errors import BadValue
 from attnlib.plots import style
-from attnlib.plots.drawing import Drawing, need
-from attnlib.plots.style import ink_on
+from attnlib.plots.drawing import Drawing, in_words, need, true_minus
+from attnlib.plots.labels import upper
+from attnlib.plots.panels import number_cells, one_panel
 
 CELL = 0.62
 FEW = 3
@@ -34,7 +34,6 @@ def agreement_square(
     sure: str | None = None,
     above_sure: str | None = None,
     diverging: bool = False,
-    caption: str | None = None,
 ) -> Drawing:
     """One cell for every two of some things, below the diagonal; above it another number.
 
@@ -44,78 +43,54 @@ def agreement_square(
     """
     need(table, "one", "other", value, *[name for name in (above, sure, above_sure) if name])
     keys = [key for key in names if key in {*table["one"], *table["other"]}]
-    place = {key: number for number, key in enumerate(keys)}
-    called, n = [names[key] for key in keys], len(keys)
-    grid, faint = np.full((n, n), np.nan), np.zeros((n, n), bool)
-    for row in table.to_dict("records"):
-        if row["one"] not in place or row["other"] not in place:
-            continue
-        low, high = sorted((place[row["one"]], place[row["other"]]))
-        grid[high, low] = row[value]
-        faint[high, low] = sure is not None and row[sure] >= 0.05
-        if above is not None:
-            grid[low, high] = row[above]
-            faint[low, high] = above_sure is not None and row[above_sure] >= 0.05
+    rows = table[table["one"].isin(keys) & table["other"].isin(keys)]
+    low, high = np.sort([rows[side].map(keys.index) for side in ("one", "other")], axis=0)
+    grid, faint = np.full((len(keys), len(keys)), np.nan), np.zeros((len(keys), len(keys)), bool)
+    for column, q, place in ((value, sure, (high, low)), (above, above_sure, (low, high))):
+        grid[place] = rows[column] if column else np.nan
+        faint[place] = rows[q] >= 0.05 if q else False
     if np.isnan(grid).all():
         raise BadValue(f"the column {value} has no number; there is nothing to draw.")
     largest = float(np.nanmax(np.abs(grid))) or 1.0
-    colours: Colormap = style.DIVERGING if diverging else style.SEQUENTIAL
-    scale = Normalize(-largest if diverging else min(0.0, float(np.nanmin(grid))), largest)
+    called = [names[key] for key in keys]
+    square = pd.DataFrame(grid, called, called)
     with style.drawing():
-        side = 0.5 + CELL * n
+        side = 0.5 + CELL * len(keys)
         figure = Figure(figsize=(min(style.WIDTHS["wide"], 2.1 + side), side), layout="constrained")
         panel = figure.subplots()
-        edges = np.arange(n + 1) - 0.5
-        panel.pcolormesh(edges, edges, grid, cmap=colours, norm=scale, ec="white", lw=1.0)
-        for (y, x), number in np.ndenumerate(grid):
-            if not math.isnan(number):
-                ink: Any = {"color": ink_on(to_hex(colours(scale(number))))}
-                look: Any = {"alpha": 0.55, "style": "italic"} if faint[y, x] else {}
-                panel.text(
-                    x, y, signed(number), ha="center", va="center", fontsize=9, **ink, **look
-                )
-        _square_axis(panel, called)
-    pairs = _named_pairs(grid, called)
-    most, least = max(pairs), min(pairs)
-    upper = f" Above the diagonal: {above_what}." if above else ""
+        colours: Any = {"cmap": style.DIVERGING if diverging else style.SEQUENTIAL}
+        colours["norm"] = Normalize(-largest if diverging else min(0.0, np.nanmin(grid)), largest)
+        texts = square.map(lambda number: "" if math.isnan(number) else signed(number))
+        written = number_cells(panel, square, texts, slanted=True, **colours)
+        for at, number in written.items():
+            if faint[at]:
+                number.set(alpha=0.55, style="italic")
+        panel.set_aspect("equal")
+    pairs = _pairs(square)
+    ends = pairs.loc[[pairs["number"].idxmax(), pairs["number"].idxmin()]]
+    upwards = f" Above the diagonal: {above_what}." if above else ""
     weak = " Faint numbers do not survive control of false discoveries." if sure else ""
     text = (
-        f"{what[:1].upper()}{what[1:]}.{upper}{weak} Most alike: {most[1]} and {most[2]} "
-        f"({signed(most[0])}); least: {least[1]} and {least[2]} ({signed(least[0])})."
+        f"{upper(what)}.{upwards}{weak} Most alike: "
+        f"{in_words(ends, '{one} and {other} ({number:.2f})', between='; least: ')}."
     )
-    spoken = f"A square of numbers. {_spoken(pairs)}."
+    alt = f"{in_words(pairs, '{one} and {other} {number:.2f}')}."
     if above:
-        spoken += f" Above the diagonal, {above_what}: {_spoken(_named_pairs(grid.T, called))}."
-    return Drawing(figure, caption or text, spoken, table)
+        others = in_words(_pairs(square.T), "{one} and {other} {number:.2f}")
+        alt += f" Above the diagonal, {above_what}: {others}."
+    return Drawing.told(figure, "A square of numbers", text, table, alt=alt)
 
 
-def _named_pairs(grid: np.ndarray, names: Sequence[str]) -> list[tuple[float, str, str]]:
+def _pairs(square: pd.DataFrame) -> pd.DataFrame:
     """The numbers below the diagonal, each with what it compares."""
-    return [
-        (float(grid[y, x]), names[x], names[y])
-        for y in range(len(grid))
-        for x in range(y)
-        if not math.isnan(grid[y, x])
-    ]
-
-
-def _spoken(pairs: Sequence[tuple[float, str, str]]) -> str:
-    return "; ".join(f"{one} and {other} {signed(number)}" for number, one, other in pairs)
-
-
-def _square_axis(panel: Axes, names: Sequence[str]) -> None:
-    n = len(names)
-    panel.set_yticks(range(n), names)
-    panel.set_xticks(range(n), names, rotation=38, ha="right", rotation_mode="anchor")
-    panel.set_ylim(n - 0.5, -0.5)
-    panel.set_aspect("equal")
-    panel.tick_params(length=0, labelsize=8.5)
-    panel.spines[:].set_visible(False)
+    below = square.where(np.tri(len(square), k=-1, dtype=bool))
+    pairs = below.rename_axis("other").rename_axis(columns="one").stack(future_stack=True)
+    return pairs.rename("number").dropna().reset_index()
 
 
 def signed(value: float) -> str:
     """A number as text prints it, with a true minus; "–" where it is undefined."""
-    return "–" if math.isnan(value) else f"{value:.2f}".replace("-", "−")
+    return "–" if math.isnan(value) else true_minus(f"{value:.2f}")
 
 
 def head_links(heads: str, most: int = 6) -> str:
@@ -127,15 +102,12 @@ def head_links(heads: str, most: int = 6) -> str:
 
 
 def crossed_labels(
-    table: pd.DataFrame,
-    one: str,
-    other: str,
-    *,
-    names: Mapping[str, str],
-    least: int = 2,
-    caption: str | None = None,
+    table: pd.DataFrame, one: str, other: str, *, names: Mapping[str, str], least: int = 2
 ) -> Drawing:
     """Heads by their labels in two vocabularies; cells where the two contradict are framed.
+
+    The colour is how many twofold steps there are from the heads by chance to those there are, half
+    a head added to each; a cell without a head has none: empty cells are not what it is about.
 
     table  of `confusion_wall`: one, other, row, column, n, expected, heads, odd
     least  rows and columns with fewer heads are left out
@@ -144,68 +116,40 @@ def crossed_labels(
     part = table[(table["one"] == one) & (table["other"] == other)]
     if part.empty:
         raise BadValue(f"the table has no pair {one} and {other}.")
-    sums = {side: part.groupby(side)["n"].sum().sort_values(ascending=False) for side in SIDES}
-    rows, columns = (
-        [label for label, n in sums[side].items() if n >= least] or list(sums[side].index[:1])
-        for side in SIDES
+    some, kept = part["n"] > 0, []
+    for side in ("row", "column"):
+        sums = part.groupby(side)["n"].sum().sort_values(ascending=False)
+        kept.append(list(sums.index[: max(1, (sums >= least).sum())]))
+    cells = part.assign(
+        shade=np.log2((part["n"] + 0.5) / (part["expected"] + 0.5)).where(some),
+        text=part["n"].astype(str).where(some, ""),
+        named=part["heads"].map(_few),
+        framed=part["odd"] & some,
     )
-    cells = part.set_index(["row", "column"])
-    ratio = np.array([[_ratio(cells.loc[(row, column)]) for column in columns] for row in rows])
+    cells["note"] = cells["named"].where(cells["framed"] & (cells["n"] <= FEW), "")
+    wide = cells.pivot(index="row", columns="column")
+    shades, texts, notes, framed = (
+        wide[key].loc[kept[0], kept[1]] for key in ("shade", "text", "note", "framed")
+    )
     with style.drawing():
-        size = (style.WIDTHS["wide"], 1.5 + 0.52 * len(rows))
-        figure = Figure(figsize=size, layout="constrained")
-        panel = figure.subplots()
-        scale = Normalize(-3, 3)
-        across, down = (np.arange(n + 1) - 0.5 for n in (len(columns), len(rows)))
-        panel.pcolormesh(across, down, ratio, cmap=style.DIVERGING, norm=scale, ec="white", lw=1.0)
-        for y, row in enumerate(rows):
-            for x, column in enumerate(columns):
-                _crossed_cell(panel, x, y, cells.loc[(row, column)], scale(ratio[y, x]))
-        panel.set_yticks(range(len(rows)), rows)
-        wrapped = [name.replace("+", "+\n") for name in columns]
-        panel.set_xticks(range(len(columns)), wrapped, rotation=0, fontsize=7.5)
+        figure, panel = one_panel("wide", 1.5 + 0.52 * len(shades))
+        shades.columns = shades.columns.str.replace("+", "+\n")
+        colours: Any = {"cmap": style.DIVERGING, "norm": Normalize(-3, 3)}
+        number_cells(panel, shades, texts, notes, **colours)
+        for y, x in np.argwhere(framed):
+            frame: Any = {"fill": False, "ec": style.INK, "lw": 1.3}
+            panel.add_patch(Rectangle((x - 0.46, y - 0.45), 0.92, 0.9, **frame))
         panel.set(ylabel=names[one], xlabel=names[other])
-        panel.set_ylim(len(rows) - 0.5, -0.5)
-        panel.tick_params(length=0)
-        panel.spines[:].set_visible(False)
-    odd = part[part["odd"] & (part["n"] > 0)].nlargest(3, "n")
-    told = "; ".join(
-        f"{row.n} {'head is' if row.n == 1 else 'heads are'} {row.row} and {row.column} "
-        f"({_few(row.heads)})"
-        for row in odd.itertuples()
-    )
+        panel.tick_params(axis="x", labelsize=7.5)
+    odd = cells[cells["framed"]].nlargest(3, "n")
+    odd["are"] = np.where(odd["n"] == 1, "head is", "heads are")
+    told = in_words(odd, "{n} {are} {row} and {column} ({named})")
     text = (
         f"Heads by {names[one]} (rows) and {names[other]} (columns). Orange: more heads than by "
         f"chance, blue: fewer; empty: none; framed: labels that contradict each other. "
         + (f"Largest contradictions: {told}." if told else "None contradict.")
     )
-    return Drawing(figure, caption or text, f"A table of counts. {text}", part)
-
-
-SIDES = ("row", "column")
-
-
-def _ratio(cell: Any) -> float:
-    """Twofold steps between the heads there are and those by chance, half a head added to each.
-
-    A cell without a head has no colour: empty cells are many, and the figure is not about them.
-    """
-    if not cell["n"]:
-        return math.nan
-    return float(np.log2((cell["n"] + 0.5) / (cell["expected"] + 0.5)))
-
-
-def _crossed_cell(panel: Axes, x: int, y: int, cell: Any, shade: float) -> None:
-    if not cell["n"]:
-        return
-    ink: Any = {"color": ink_on(to_hex(style.DIVERGING(shade))), "ha": "center", "va": "center"}
-    few = cell["odd"] and cell["n"] <= FEW
-    panel.text(x, y - (0.13 if few else 0), str(cell["n"]), fontsize=9, **ink)
-    if few:
-        panel.text(x, y + 0.24, _few(cell["heads"]), fontsize=6.3, **ink)
-    if cell["odd"]:
-        frame: Any = {"fill": False, "ec": style.INK, "lw": 1.3}
-        panel.add_patch(Rectangle((x - 0.46, y - 0.45), 0.92, 0.9, **frame))
+    return Drawing.told(figure, "A table of counts", text, part)
 
 
 def _few(heads: str) -> str:

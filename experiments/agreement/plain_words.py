@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from bookkit.claims import Judgement
 
@@ -16,31 +15,20 @@ HEADINGS = {
     "not comparable": "What cannot be judged here",
     "absent": "What was not measured",
 }
-SAYING = "saying."
-"""Claims of this name are what people say; we did not expect them to hold."""
 SAID = {
     "reproduced": "What people say, and may go on saying",
     "partly": "What people say, and should say with care",
     "not reproduced": "What people say, and should stop repeating",
 }
-
-ANCHORS = {
-    section: f"agreement-{section}"
-    for section in ("words", "questions", "disabling", "foretelling", "importance", "stability")
-} | {"saying": "agreement-sayings"}
-"""Where in the chapter a claim is measured, by the first part of its name."""
+"""Over claims that are what people say; we did not expect them to hold."""
 
 
-@dataclass(frozen=True, eq=False)
-class PlainWords:
-    """Sentences under headings; a notebook and the book show them."""
-
-    groups: dict[str, list[str]]
-    """Heading -> sentences, as HTML."""
+class PlainWords(dict[str, list[str]]):
+    """Sentences, as HTML, under headings; a notebook and the book show them."""
 
     def _repr_html_(self) -> str:
         parts = []
-        for heading, sentences in self.groups.items():
+        for heading, sentences in self.items():
             items = "".join(f"<li>{sentence}</li>" for sentence in sentences)
             parts.append(f"<p><strong>{html.escape(heading)}</strong></p><ul>{items}</ul>")
         return f'<div class="attn-plain">{"".join(parts)}</div>'
@@ -48,21 +36,23 @@ class PlainWords:
 
 def plain_words(judged: Sequence[Judgement]) -> PlainWords:
     """The sentence of every claim, with the number that decided, under its verdict."""
-    groups: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {name: [] for name in (*HEADINGS.values(), *SAID.values())}
     for one in judged:
-        said = SAID if one.claim.id.startswith(SAYING) else HEADINGS
-        heading = said.get(one.verdict, HEADINGS[one.verdict])
-        groups.setdefault(heading, []).append(_sentence(one))
-    order = [*HEADINGS.values(), *SAID.values()]
-    return PlainWords({heading: groups[heading] for heading in order if heading in groups})
+        said = HEADINGS | SAID if one.claim.id.startswith("saying.") else HEADINGS
+        groups[said[one.verdict]].append(_sentence(one))
+    return PlainWords({heading: found for heading, found in groups.items() if found})
+
+
+def anchor(claim: str) -> str:
+    """Where in the chapter a claim is measured, by the first part of its name."""
+    return f"agreement-{claim.partition('.')[0]}".replace("saying", "sayings")
 
 
 def _sentence(one: Judgement) -> str:
     """The claim, the number that decided with its mark, and a link to where it was measured."""
     claim = str(one.claim.value.get("claim", one.claim.phenomenon.text))
     text = html.escape(f"{claim[:1].upper()}{claim[1:]}")
-    section, _, _ = one.claim.id.partition(".")
-    link = f'<a href="#{ANCHORS[section]}">{html.escape(one.claim.id)}</a>'
+    link = f'<a href="#{anchor(one.claim.id)}">{html.escape(one.claim.id)}</a>'
     if one.phenomenon is None or math.isnan(one.phenomenon.value):
         return f"{text} ({link})."
     number = _number(one.phenomenon.value, one.claim.kind)

@@ -6,6 +6,7 @@ import base64
 import io
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from matplotlib.image import imsave
@@ -16,15 +17,6 @@ from attnlib.files import check_out, write_whole
 from attnlib.models import load_encoder
 from experiments.kovaleva2019.pattern_shares import example_maps
 from experiments.kovaleva2019.patterns import PatternExample, labelled_maps
-
-LOOKS = {
-    "vertical": "columns: all tokens look at the same few",
-    "diagonal": "a line: every token looks at itself or at a neighbour",
-    "vertical+diagonal": "both, and neither is faint",
-    "block": "squares: every text looks at itself",
-    "heterogeneous": "none of these",
-}
-"""What each pattern looks like (Kovaleva 2019, Sec. 4.1), in words for somebody with a pencil."""
 
 
 def write_sheet(
@@ -50,21 +42,17 @@ def write_sheet(
     corpora = {name: load_corpus(name, tokenizer=encoder.tokenizer) for name in names}
     maps = example_maps(encoder, corpora, each, seed=seed)
     Random(seed).shuffle(maps)
-    page = _template()
     return [
-        write_whole(path, page.render(maps=maps, looks=LOOKS, model=model, is_key=path == key))
+        write_whole(path, _template().render(maps=maps, model=model, is_key=path == key))
         for path in (out, key)
     ]
 
 
 def _template() -> Template:
     """The page to label, or its key: mapsheet.html."""
-    pages = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        trim_blocks=True,
-        undefined=StrictUndefined,
-    )
+    folder = FileSystemLoader(Path(__file__).parent)
+    how: Any = {"autoescape": True, "trim_blocks": True, "undefined": StrictUndefined}
+    pages = Environment(loader=folder, **how)
     pages.filters["png"] = _png
     return pages.get_template("mapsheet.html")
 

@@ -64,11 +64,11 @@ def start_dots(
         panel.tick_params(axis="y", length=0)
         panel.spines["left"].set_visible(False)
         panels.legend_below(figure, 3)
-    rows = table.assign(name=table["task"].map(task_name))
-    best = in_words(rows[rows["label"] == strongest], "{name} {value:.1f}", between=", ")
+    best = table[table["label"] == strongest]
+    best = in_words(best, "{task} {value:.1f}", between=", ", task=task_name)
     rings = " Rings: the paper." if paper else ""
     text = f"Scores on held-out inputs in points, with 95% intervals.{rings} {strongest}: {best}."
-    alt = in_words(rows, "{name}, {label}: {value:.1f}") + "."
+    alt = in_words(table, "{task}, {label}: {value:.1f}", task=task_name) + "."
     return Drawing.told(figure, f"Marks for {len(tasks)} tasks", text, table, alt=alt)
 
 
@@ -99,7 +99,7 @@ def task_grids(
     strength = rows[value].abs() if diverging else rows[value]
     rank = strength.groupby(rows[group]).rank(method="first", ascending=False)
     ringed = (_truths(rows[significant]) if significant else rank <= marked) & strength.notna()
-    counts = ringed.groupby(rows[group], sort=False).sum().rename("n").reset_index()
+    counts = ringed.groupby(rows[group].rename("name"), sort=False).sum().rename("n").reset_index()
     crowded = bool(counts["n"].max() > CROWD)
     shape = (int(rows["layer"].max()), int(rows["head"].max()))
     scale, label = _scale(rows[value], diverging), f"{what}, {unit}" if unit else what
@@ -108,7 +108,7 @@ def task_grids(
         cell = (style.WIDTHS["wide" if columns > 1 else "narrow"] / columns - 0.4) / shape[1]
         aspect = (0.8 + cell * shape[0]) / (0.4 + cell * shape[1])
         figure, axes = panels.metric_panels(len(counts), columns=columns, aspect=aspect)
-        for panel, name in zip(axes, counts[group], strict=True):
+        for panel, name in zip(axes, counts["name"], strict=True):
             mine = rows[group] == name
             _grid(panel, rows[mine], value, shape, scale)
             marks = rows[mine & ringed]
@@ -121,26 +121,22 @@ def task_grids(
             panels.say_undefined(panel, rows.loc[mine, value])
         _colour_bar(axes, scale, rows[value], label)
     form = f"{'+' if diverging else '-'}.{_decimals(rows[value].abs().max())}f"
-    best = rows[rank == 1].assign(at=head_names(rows[rank == 1]), number=rows[value])
+    best = rows[rank == 1].assign(name=rows[group], number=rows[value])
+    best = best.assign(at=head_names(best))
     rings = f" Rings: the strongest {marked} of each panel." if ringed.any() else ""
     if significant:
-        shown = in_words(_named(counts, group), "{name} {n}", between=", ")
+        shown = in_words(counts, "{name} {n}", between=", ", name=task_name)
         rings = f" {'Dots' if crowded else 'Rings'}: significant heads ({shown})."
         rings = rings if ringed.any() else " No head is significant."
     gone = int(rows[value].isna().sum())
+    told = in_words(best, f"{{name}} {{at}} ({{number:{form}}})", name=task_name)
     text = (
         f"One cell per head, layers downwards: {label}.{rings} "
-        f"{'Farthest from 0' if diverging else 'Largest'}: "
-        f"{in_words(_named(best, group), f'{{name}} {{at}} ({{number:{form}}})')}."
+        f"{'Farthest from 0' if diverging else 'Largest'}: {told}."
         f"{f' Heads without a value: {gone}.' if gone else ''}"
     )
     kind = f"Grids of {shape[0]} layers and {shape[1]} heads, {len(counts)} in all"
     return Drawing.told(figure, kind, text, rows)
-
-
-def _named(rows: pd.DataFrame, column: str = "task") -> pd.DataFrame:
-    """With the task as people write it."""
-    return rows.assign(name=rows[column].map(task_name))
 
 
 def _ordered_rows(table: pd.DataFrame, value: str, keys: list[str], *more: str) -> pd.DataFrame:
@@ -331,11 +327,11 @@ def layer_changes(table: pd.DataFrame) -> Drawing:
             clipped += _change_dots(panel, part, _ends(rows if shared else part))
             panels.say_undefined(panel, part["change"])
         panels.legend_below(figure, 2)
-    known = _named(rows[rows["change"].notna()])
+    known = rows[rows["change"].notna()]
     form = f"+.{_decimals(min(10.0, known['change'].abs().max()))}f"  # one decimal at least
-    most = known.loc[[known["change"].idxmax(), known["change"].idxmin()]]
-    told = f"{{change:{form}}} ({{name}}, layer {{layer}})"
-    up, down = in_words(most.iloc[:1], told), in_words(most.iloc[1:], told)
+    told = f"{{change:{form}}} ({{task}}, layer {{layer}})"
+    most, least = known["change"].idxmax(), known["change"].idxmin()
+    up, down = (in_words(known.loc[[row]], told, task=task_name) for row in (most, least))
     rise = f"The largest rise is {up}" if known["change"].max() > 0 else "Nothing rises"
     drop = f"the largest drop {down}" if known["change"].min() < 0 else "nothing drops"
     text = (
@@ -344,11 +340,11 @@ def layer_changes(table: pd.DataFrame) -> Drawing:
         f"(full dots).{f' Arrows: intervals go on beyond the axis ({clipped}).' if clipped else ''}"
         f"{'' if shared else ' Every task has its own axis.'}"
     )
-    ends = known.groupby("name", sort=False).agg(
+    ends = known.groupby("task", sort=False).agg(
         low=("change", "min"), high=("change", "max"), sure=("significant", "sum")
     )
-    span = f"{{name}} from {{low:{form}}} to {{high:{form}}}, {{sure}} significant"
-    each = in_words(ends.reset_index(), span)
+    span = f"{{task}} from {{low:{form}}} to {{high:{form}}}, {{sure}} significant"
+    each = in_words(ends.reset_index(), span, task=task_name)
     alt = f"{text} By task: {each}."
     return Drawing.told(figure, "Dots over layers", text, rows, alt=alt)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -49,17 +50,12 @@ _ROLES = {
     "all": ("ours", "o", "all roles"),
     "total": ("ours", "o", "all roles"),
 }
-_DASHES: dict[str, Any] = {
-    "block": (0, (3, 1, 1, 1, 1, 1)),
-    "delimiter": (0, (5, 1.2)),
-    "syntactic": (0, (6, 1.5, 1.5, 1.5)),
-}
 
 
 def role_look(role: str) -> style.Look:
     """Colour, mark and dash of a role: the hue is its coarse role, the mark its own."""
     meaning, marker, _ = _ROLES.get(role, ("other", "o", role))
-    return style.Look(style.LOOKS[meaning].colour, marker, _DASHES.get(role, "-"))
+    return replace(style.LOOKS[meaning], marker=marker)
 
 
 def role_name(role: str) -> str:

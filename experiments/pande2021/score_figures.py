@@ -24,6 +24,7 @@ from experiments.pande2021.role_figures import role_look, role_name
 LEAST_SCORE = 0.05
 """Scores below are as good as none: a logarithmic axis would be all about them."""
 PARTS = ("initial", "middle", "final")
+NAMES: Any = {"role": role_name, "task": task_name}
 _TASK_MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 
@@ -202,7 +203,7 @@ def threshold_curves(table: pd.DataFrame, *, threshold: float = 3.0) -> Drawing:
                 panel.annotate(f"{number:.0f}", (threshold, number), **shift)
         panels.legend_below(figure, 4)
     numbers = "{assigned:.0f} of {heads:.0f} ({assigned_bh:.0f} and {assigned_holm:.0f})"
-    at = in_words(_called(here), "{role} " + numbers) or "no value"
+    at = in_words(here, "{role} " + numbers, role=role_name) or "no value"
     span = f"{table['threshold'].min():g} to {table['threshold'].max():g}"
     text = (
         f"Heads with a role at thresholds from {span}; the band reaches down to Holm's correction. "
@@ -239,13 +240,14 @@ def decision_sizes(table: pd.DataFrame) -> Drawing:
         panel.set_ylim(max(0.0, low - 0.15 * (1 - low) - 0.005), 1.0)
         panel.set(xlabel="inputs", ylabel="decisions as with all inputs")
         panel.legend(loc="lower right", fontsize=8, **style.TIGHT)
-    first = _called(rows[rows["n"] == sizes[0]].assign(share=100 * rows["agreement"]))
-    by_role = _called(rows).groupby("role", sort=False)
-    reached = ", ".join(f"{role} {_lasting(part)}" for role, part in by_role)
+    first = in_words(
+        rows[rows["n"] == sizes[0]], "{role} {agreement:.0%}", between=", ", role=role_name
+    )
+    reached = rows.groupby("role", sort=False)[["n", "agreement"]].apply(_lasting).rename("n")
+    lasting = in_words(reached.reset_index(), "{role} {n}", between=", ", role=role_name)
     text = (
         f"Share of decisions that agree with those on all inputs. With {sizes[0]:,.0f} inputs: "
-        f"{in_words(first, '{role} {share:.0f}%', between=', ')}. Inputs from which on 95% agree: "
-        f"{reached}."
+        f"{first}. Inputs from which on 95% agree: {lasting}."
     )
     return Drawing.told(figure, "Rising lines", text, table)
 
@@ -278,16 +280,15 @@ def bias_changes(table: pd.DataFrame) -> Drawing:
         tasks = [Line2D([], [], marker=m, label=task_name(t), **look) for t, m in marks.items()]
         below: Any = {"loc": "outside lower center", "ncols": 8, "fontsize": 8}
         figure.legend(handles=tasks, **below, **style.TIGHT)
-    rows = _called(rows)
     final = rows[rows["part"] == "final"].groupby("role", sort=False)["change"].mean()
-    ends = in_words(final.reset_index(), "{role} {change:+.2f}", between=", ") or "none"
+    ends = in_words(final.reset_index(), "{role} {change:+.2f}", between=", ", role=role_name)
     mean = ", mean of the tasks" if len(marks) > 1 else ""
     sure = int(((rows["low"] > 0) | (rows["high"] < 0)).sum())
-    most = rows.loc[rows["change"].abs().idxmax()]
+    most = rows.loc[[rows["change"].abs().idxmax()]]
+    most = in_words(most, "{role} in the {part} layers of {task}, {change:+.2f}", **NAMES)
     text = (
         f"After minus before fine-tuning, with 95% intervals. Final layers{mean}: {ends}. "
-        f"{sure} of {len(rows)} intervals exclude 0. Largest: {most['role']} in the {most['part']} "
-        f"layers of {most['task']}, {most['change']:+.2f}."
+        f"{sure} of {len(rows)} intervals exclude 0. Largest: {most}."
     )
     return Drawing.told(figure, "Dots with intervals", text, table)
 
@@ -314,7 +315,7 @@ def bias_change_by_layer(table: pd.DataFrame) -> Drawing:
     table  task, role, layer, change (after minus before), low, high
     """
     need(table, "task", "role", "layer", "change", "low", "high")
-    rows = _called(_defined(table, "change"))
+    rows = _defined(table, "change")
     with style.drawing():
         figure, parts = _role_task_panels(table, "change of the mean bias")
         for role, panel, part in parts:
@@ -326,7 +327,7 @@ def bias_change_by_layer(table: pd.DataFrame) -> Drawing:
             panel.plot(part["layer"], part["change"], lw=1.4, **line)
             panels.say_undefined(panel, part["change"])
     most = rows.loc[rows.groupby("role", sort=False)["change"].apply(lambda c: c.abs().idxmax())]
-    told = in_words(most, "{role} {change:+.2f} in layer {layer} of {task}")
+    told = in_words(most, "{role} {change:+.2f} in layer {layer} of {task}", **NAMES)
     text = f"After minus before fine-tuning; bands are 95% intervals. Largest changes: {told}."
     return Drawing.told(figure, "Lines over layers", text, table)
 
@@ -344,11 +345,11 @@ def layer_profiles_beside(table: pd.DataFrame) -> Drawing:
             _profile(panel, part)
             panel.set_ylim(0, 1.35 * (highest[role] or 1))  # room for the correlation
         panels.legend_below(figure, 2)
-    rho = _called(table).drop_duplicates(["role", "task"]).dropna(subset=["rho"])
+    rho = table.drop_duplicates(["role", "task"]).dropna(subset=["rho"])
     told = "No rank correlation is defined."
     if len(rho):
-        low, high = rho["rho"].idxmin(), rho["rho"].idxmax()
-        ends = in_words(rho.loc[[high, low]], "{role} of {task} {rho:.2f}", between=", lowest ")
+        ends = rho.loc[[rho["rho"].idxmax(), rho["rho"].idxmin()]]
+        ends = in_words(ends, "{role} of {task} {rho:.2f}", between=", lowest ", **NAMES)
         median = f"median {rho['rho'].median():.2f}"
         told = f"Rank correlation over {len(rho)} panels: {median}, highest {ends}."
     text = f"Mean bias per layer, ours solid and the authors' hollow. {told}"
@@ -399,12 +400,6 @@ def _role_task_panels(
         panels.light_grid(panel)
     figure.supylabel(what, fontsize=8.5)
     return figure, [(role, panel, part.sort_values("layer")) for role, panel, part in found]
-
-
-def _called(rows: pd.DataFrame) -> pd.DataFrame:
-    """Roles and tasks by the names that people give them."""
-    names = {"role": role_name, "task": task_name}
-    return rows.assign(**{key: rows[key].map(name) for key, name in names.items() if key in rows})
 
 
 def _defined(table: pd.DataFrame, column: str) -> pd.DataFrame:

@@ -624,10 +624,10 @@ def test_sentences_stand_under_their_verdicts() -> None:
     found = {"agree.most": Finding(0.4), "agree.median": Finding(0.9)}
     judged = [judge(one, found, model="m", models=()) for one in claims]
     words = plain_words.plain_words(judged)
-    first = words.groups["What holds"][0]
+    first = words["What holds"][0]
     assert first.startswith("No two papers speak of the same classes (<b>0.40</b>; the mark was")
     assert '<a href="#agreement-words">words.not_the_same</a>' in first
-    assert len(words.groups["What does not hold, though we expected it"]) == 1
+    assert len(words["What does not hold, though we expected it"]) == 1
     assert "<li>" in words._repr_html_()
 
 
@@ -645,7 +645,7 @@ def test_a_number_is_shown_by_its_kind(value: float, kind: str, shown: str) -> N
 def test_every_claim_links_to_the_section_that_measures_it() -> None:
     text = (ROOT / "notebooks" / "agreement.ipynb").read_text(encoding="utf-8")
     for claim in load_paper("agreement").claims:
-        assert f"({plain_words.ANCHORS[claim.id.partition('.')[0]]})=" in text
+        assert f"({plain_words.anchor(claim.id)})=" in text
 
 
 def test_every_class_has_a_digit() -> None:
