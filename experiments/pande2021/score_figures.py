@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from attnlib.errors import BadValue, check_choice
 from attnlib.plots import panels, style
@@ -145,7 +145,7 @@ def _role_lines(panel: Axes, rows: pd.DataFrame, x: str, y: str, **marks: Any) -
     panel.set_xscale("log")
     panel.xaxis.set_minor_locator(NullLocator())
     panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    panel.yaxis.set_major_formatter(PercentFormatter(1.0))
+    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g}%"))
     panels.light_grid(panel)
 
 
