@@ -29,6 +29,13 @@ class Drawing:
     alt: str
     table: pd.DataFrame = field(repr=False)
 
+    @classmethod
+    def of(
+        cls, kind: str, figure: Figure, text: str, table: pd.DataFrame, more: str = ""
+    ) -> Drawing:
+        """A figure whose alt text is its kind, its caption, and what only the picture shows."""
+        return cls(figure, text, f"{kind}. {text} {more}".strip(), table)
+
     def svg(self) -> str:
         """The figure as SVG for the inside of a page: own ids, and the page's colour as ink."""
         return _inline_svg(_raw_svg(self.figure), self.alt, self.figure.get_figwidth())
