@@ -22,7 +22,10 @@ FIGURES = "attnlib.figures"
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure with its caption, its alt text and the rows it shows; a notebook shows all of it."""
+    """A figure with its caption, its alt text and the rows it shows; a notebook shows all of it.
+
+    `dataclasses.replace(drawing, caption="...")` gives it another caption.
+    """
 
     figure: Figure
     caption: str

@@ -94,7 +94,7 @@ def cells(
     for _, row in rows.nlargest(marked, value).iterrows():
         ink = style.ink_on(to_hex(colours(scale(row[value]))))
         text = number(row[value], ".1f" if row[value] >= 1 else ".2f").removeprefix("0")
-        middle: Any = {"ha": "center", "va": "center_baseline", "fontsize": 6.5}
+        middle: Any = {"ha": "center", "va": "center_baseline", "fontsize": 7}
         panel.text(row["head"], row["layer"], text, color=ink, **middle)
 
 

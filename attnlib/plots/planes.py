@@ -146,6 +146,7 @@ def write_names(
     dots = panel.transData.transform(rows[["x", "y"]].to_numpy(float))
     middle = panel.transData.transform((rows["x"].mean(), rows["y"].mean()))
     frame = panel.get_window_extent()
+    near = (away[0] - 0.5) * figure.dpi / 72  # pixels; a name's own point is farther away
     written: list[BboxBase] = []
     for _, row in marked.iterrows():
         at = (row["x"], row["y"])
@@ -156,10 +157,9 @@ def write_names(
             """How many points and names the name would cover there, and whether it sticks out."""
             _put(note, side, away)
             box = note.get_window_extent()
-            inside = frame.x0 < box.x0 and box.x1 < frame.x1
-            inside &= frame.y0 < box.y0 and box.y1 < frame.y1
-            covered = box.padded(2.5).count_contains(dots) + 2 * box.count_overlaps(written)
-            return int(covered) + 2 * (not inside)
+            out = box.x0 < frame.x0 or box.x1 > frame.x1 or box.y0 < frame.y0 or box.y1 > frame.y1
+            covered = box.padded(near).count_contains(dots) + 20 * box.count_overlaps(written)
+            return int(covered) + 2 * out
 
         x, y = np.where(panel.transData.transform(at) >= middle, 1, -1)
         # Best first, and of equals the first is taken: outwards, aside, the others.

@@ -92,7 +92,7 @@ def row_words(
         panel.annotate(text, (1.0, place), fontweight="bold" if heavy else "normal", **side)
 
 
-def with_interval(value: float, low: float, high: float, form: str = "") -> str:
+def with_interval(value: float, low: float, high: float, *, form: str = "") -> str:
     """`40.0 [38.0, 42.0]`; nothing where there is no value."""
     form = form or (".1f" if abs(value) > 1 else ".2f")  # a share needs one more digit
     ends = "" if math.isnan(low) else f" [{number(low, form)}, {number(high, form)}]"

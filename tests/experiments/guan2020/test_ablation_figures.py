@@ -27,7 +27,8 @@ from experiments.guan2020.ablation_figures import (
     phrase,
 )
 from experiments.guan2020.type_figures import TYPE_LOOKS
-from tests.experiments.pande2021.test_rolefigures import check_readable, check_tables
+from tests.experiments.guan2020.test_type_figures import check_tables
+from tests.experiments.pande2021.test_rolefigures import check_readable
 
 NAN = math.nan
 DENSE, DIAGONAL, MIXED, VERTICAL = TYPES = tuple(TYPE_LOOKS)

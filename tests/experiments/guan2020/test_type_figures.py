@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import combinations, product
 from typing import Any
@@ -28,10 +28,9 @@ from experiments.guan2020.type_figures import (
     type_moves,
     type_plane,
     types_by_layer,
-    types_by_layer_beside,
 )
 from experiments.shared.head_types import TYPES
-from tests.experiments.pande2021.test_rolefigures import check_readable, check_tables
+from tests.experiments.pande2021.test_rolefigures import check_readable
 
 NAN = math.nan
 KEYS = [*(f"window_{i:02d}" for i in range(1, 17)), "self", "cls", "sep", "comma", "period"]
@@ -109,7 +108,7 @@ def drawings() -> list[Drawing]:
         feature_boxes(features(base), base),
         types_by_layer(base),
         types_by_layer(large),
-        types_by_layer_beside(several()),
+        types_by_layer(several(), by="model"),
         type_moves(moves(n_heads=12)),
         type_moves(moves()[lambda table: table["task"] == "MNLI"]),
         cluster_count_curves(counts(), BEST),
@@ -128,11 +127,24 @@ def test_every_figure_can_be_read_on_every_page() -> None:
         check_readable(drawing, largest=250_000)
 
 
+def check_tables(make: Callable[..., Drawing], tables: Sequence[pd.DataFrame], column: str) -> None:
+    """A lost column or an empty table is named; tables stay as they are."""
+    first, *rest = tables
+    with pytest.raises(BadValue, match=f"no column {column}"):
+        make(first.drop(columns=column), *rest)
+    with pytest.raises(BadValue, match="has no row"):
+        make(first.iloc[:0], *rest)
+    before = [table.copy() for table in tables]
+    make(*tables)
+    for table, was in zip(tables, before, strict=True):
+        pd.testing.assert_frame_equal(table, was)
+
+
 CASES: list[tuple[Callable[..., Drawing], tuple[pd.DataFrame, ...], str]] = [
     (type_plane, (heads(),), "silhouette"),
     (feature_boxes, (features(heads()), heads()), "value"),
     (types_by_layer, (heads(),), "type"),
-    (types_by_layer_beside, (several(),), "model"),
+    (partial(types_by_layer, by="model"), (several(),), "model"),
     (type_moves, (moves(),), "before"),
     (partial(cluster_count_curves, best=BEST), (counts(),), "bic"),
     (partial(stability_bars, paper=PAPER), (stability(),), "split"),
@@ -314,7 +326,7 @@ def test_the_caption_of_layers_has_the_means() -> None:
 
 def test_models_stand_side_by_side_in_their_order() -> None:
     table = several()
-    drawing = types_by_layer_beside(table)
+    drawing = types_by_layer(table, by="model")
     names = [panel.get_title("left") for panel in drawing.figure.axes]
     assert names == list(MODELS)
     for panel, model in zip(drawing.figure.axes, MODELS, strict=True):
@@ -325,7 +337,7 @@ def test_models_stand_side_by_side_in_their_order() -> None:
         said = f"{model} {sum(top['type'] == 'dense&vertical')} of {len(top)}"
         assert said in drawing.caption
     with pytest.raises(BadValue, match="a head has two rows"):
-        types_by_layer_beside(table.assign(model="one"))
+        types_by_layer(table.assign(model="one"), by="model")
 
 
 def squares(panel: Axes) -> dict[str, set[tuple[float, float]]]:
