@@ -15,22 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attnlib.plots.grids import head_grid, head_table, strongest_heads
-    from attnlib.plots.lines import Lines, attention_line_panels, attention_lines, panels_of
+    from attnlib.plots.lines import Lines, as_table, attention_line_panels
     from attnlib.plots.planes import head_map
     from attnlib.plots.profiles import layer_lines, layer_profile
     from attnlib.plots.rows import labelled_scores, relation_accuracies
 
 __all__ = [
     "Lines",
+    "as_table",
     "attention_line_panels",
-    "attention_lines",
     "head_grid",
     "head_map",
     "head_table",
     "labelled_scores",
     "layer_lines",
     "layer_profile",
-    "panels_of",
     "relation_accuracies",
     "strongest_heads",
 ]

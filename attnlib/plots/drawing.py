@@ -23,7 +23,10 @@ FIGURES = "attnlib.figures"
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure with its caption, its alt text and the rows it shows; a notebook shows all of it."""
+    """A figure with its caption, its alt text and the rows it shows; a notebook shows all of it.
+
+    `dataclasses.replace(drawing, caption="...")` gives it another caption.
+    """
 
     figure: Figure
     caption: str
@@ -31,15 +34,15 @@ class Drawing:
     table: pd.DataFrame = field(repr=False)
 
     @classmethod
-    def told(
-        cls, figure: Figure, kind: str, caption: str, table: pd.DataFrame, *, alt: str = ""
+    def of(
+        cls, kind: str, figure: Figure, text: str, rows: pd.DataFrame, more: str = "", alt: str = ""
     ) -> Drawing:
-        """A drawing whose alt text says what kind of figure it is, and then what its caption says.
+        """A figure whose alt text is its kind, its caption, and what only the picture shows.
 
         alt  what the alt text says instead of the caption
         """
-        spoken = f"{kind}. {alt or caption}"
-        return cls(figure, true_minus(caption), true_minus(spoken), table.reset_index(drop=True))
+        spoken = f"{kind}. {alt or text} {more}".strip()
+        return cls(figure, true_minus(text), true_minus(spoken), rows.reset_index(drop=True))
 
     def svg(self) -> str:
         """The figure as SVG for the inside of a page: own ids, and the page's colour as ink."""

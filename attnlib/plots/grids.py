@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.colors import Normalize, to_hex
-from matplotlib.figure import Figure
+from matplotlib.colors import Colormap, Normalize, to_hex
 from matplotlib.ticker import MaxNLocator
 
 from attnlib.errors import BadValue
@@ -24,18 +23,17 @@ from attnlib.plots.labels import (
     is_share,
     label,
     metric_rows,
+    number,
     plural,
     top_heads,
     unit,
     upper,
-    upper_bound,
 )
-from attnlib.plots.panels import light_grid, metric_panels
+from attnlib.plots.panels import metric_panels
+from attnlib.plots.rows import labelled_scores
 
 
-def head_grid(
-    table: pd.DataFrame, metric: str | Sequence[str], *, marked: int = 3, caption: str | None = None
-) -> Drawing:
+def head_grid(table: pd.DataFrame, metric: str | Sequence[str], *, marked: int = 3) -> Drawing:
     """One cell per head, layers downwards: where in the network a quantity lives.
 
     Shares of attention are all drawn from 0 to 1, so that two grids can be compared by eye; the
@@ -44,35 +42,72 @@ def head_grid(
     metrics = as_list(metric)
     rows = metric_rows(table, metrics)
     with style.drawing():
-        figure, panels = metric_panels(len(metrics), columns=2, aspect=0.86)
+        figure, panels = metric_panels(len(metrics), aspect=0.86)
         for panel, key in zip(panels, metrics, strict=True):
-            _grid_panel(panel, rows[rows["metric"] == key], key, marked, titled=len(metrics) > 1)
-    told = "; ".join(
-        f"{label(key)} in {heads_in_words(top_heads(rows, key, marked))}" for key in metrics
-    )
-    first = "; ".join(
-        f"{label(key)} in {heads_in_words(top_heads(rows, key, 1))}" for key in metrics
+            part = rows[rows["metric"] == key]
+            top = 1.0 if is_share(key) else float(np.nanmax(part["mean"], initial=0.0)) or 1.0
+            cells(panel, part, "mean", (0, top), marked=marked, unit=unit(key))
+            if len(metrics) > 1:
+                panel.set_title(upper(label(key)), fontsize=9.5)
+    told, first = (
+        "; ".join(f"{label(key)} in {heads_in_words(top_heads(rows, key, n))}" for key in metrics)
+        for n in (marked, 1)
     )
     text = f"One cell per head, layers downwards. Highest: {first if len(metrics) > 1 else told}."
     alt = f"{plural(len(metrics), 'heat map')}, layers as rows, heads as columns. Highest: {told}."
-    return Drawing(figure, caption or text, alt, rows)
+    return Drawing(figure, text, alt, rows)
 
 
-def strongest_heads(
-    table: pd.DataFrame, metric: str, n: int = 5, *, caption: str | None = None
-) -> Drawing:
+def cells(
+    panel: Axes,
+    rows: pd.DataFrame,
+    value: str,
+    span: tuple[float, float],
+    *,
+    marked: int,
+    unit: str,
+    colours: Colormap = style.SEQUENTIAL,
+) -> None:
+    """A coloured cell per head with a bar that tells the colours; the highest carry their value.
+
+    rows  layer, head and `value`
+    span  the values of the first and the last colour; the bar is pointed where some lie beyond
+    """
+    grid = rows.pivot(index="layer", columns="head", values=value)
+    scale = Normalize(*span)
+    look: Any = {"cmap": colours, "norm": scale, "lw": 0.6, "ec": "white"}
+    mesh = panel.pcolormesh(grid.columns, grid.index, grid, **look)
+    panel.set(aspect="equal", xlabel="head", ylabel="layer")
+    panel.invert_yaxis()
+    for axis, names in ((panel.xaxis, grid.columns), (panel.yaxis, grid.index)):
+        axis.set_ticks(list(names)[:: 1 if len(names) <= 12 else 2])
+    panel.tick_params(length=0, labelsize=7)
+    panel.spines[:].set_visible(False)
+    below, above = rows[value].min() < span[0], rows[value].max() > span[1]
+    pointed = {(True, True): "both", (True, False): "min", (False, True): "max"}
+    shape: Any = {"shrink": 0.8, "aspect": 26, "pad": 0.02}
+    shape |= {"extend": pointed.get((below, above), "neither"), "ticks": MaxNLocator(4)}
+    bar = panel.figure.colorbar(mesh, ax=panel, **shape)
+    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar.ax.tick_params(length=0, labelsize=7)
+    bar.set_label(unit, fontsize=7.5)
+    for _, row in rows.nlargest(marked, value).iterrows():
+        ink = style.ink_on(to_hex(colours(scale(row[value]))))
+        text = number(row[value], ".1f" if row[value] >= 1 else ".2f").removeprefix("0")
+        middle: Any = {"ha": "center", "va": "center_baseline", "fontsize": 7}
+        panel.text(row["head"], row["layer"], text, color=ink, **middle)
+
+
+def strongest_heads(table: pd.DataFrame, metric: str, n: int = 5) -> Drawing:
     """The n heads with the highest mean, with their intervals: who does it, and how surely."""
     if n < 1:
         raise BadValue(f"n is {n}; at least one head can be shown. Give n=1 or more.")
     rows = top_heads(metric_rows(table, [metric]), metric, n)
-    with style.drawing():
-        height = 0.75 + 0.27 * len(rows)
-        figure = Figure(figsize=(style.WIDTHS["column"], height), layout="constrained")
-        _interval_panel(figure.subplots(), rows, metric)
-    spoken = heads_in_words(rows)
-    text = f"The {len(rows)} heads with the most {label(metric)}, with 95% intervals: {spoken}."
-    alt = f"Dots with intervals for {len(rows)} heads, {label(metric)}: {spoken}."
-    return Drawing(figure, caption or text, alt, rows)
+    rows = rows.assign(label=head_names(rows), value=rows["mean"])
+    text = f"The {len(rows)} heads with the most {label(metric)}, with 95% intervals: "
+    text += f"{heads_in_words(rows)}."
+    what = f"{label(metric)} ({unit(metric)})" if unit(metric) else label(metric)
+    return Drawing.of("Dots with intervals", labelled_scores(rows, unit=what).figure, text, rows)
 
 
 @dataclass(frozen=True)
@@ -84,89 +119,28 @@ class HeadTable:
 
     def _repr_html_(self) -> str:
         head = "<tr><th>metric</th><th>head</th><th>mean</th><th>95% interval</th><th></th></tr>"
-        tops = self.table.groupby("metric")["mean"].max()
-        first = ~self.table["metric"].duplicated()
-        body = "".join(
-            _table_row(row, new, tops[row["metric"]])
-            for (_, row), new in zip(self.table.iterrows(), first, strict=True)
-        )
+        tops = self.table.groupby("metric")["mean"].transform("max")
+        rows = self.table.assign(top=tops, new=~self.table["metric"].duplicated())
+        body = "".join(_table_row(row) for _, row in rows.iterrows())
         caption = f"<caption>{html.escape(self.caption)}</caption>"
         inside = f"{caption}<thead>{head}</thead><tbody>{body}</tbody>"
         return f'<div class="attn-table"><table>{inside}</table></div>'
 
 
-def head_table(
-    table: pd.DataFrame, metrics: Sequence[str], n: int = 3, *, caption: str | None = None
-) -> HeadTable:
+def head_table(table: pd.DataFrame, metrics: Sequence[str], n: int = 3) -> HeadTable:
     """The n strongest heads of each metric, one below the other."""
     rows = metric_rows(table, metrics)
     kept = pd.concat([top_heads(rows, key, n) for key in metrics], ignore_index=True)
-    return HeadTable(caption or f"The {n} strongest heads of each metric, as layer-head.", kept)
+    return HeadTable(f"The {n} strongest heads of each metric, as layer-head.", kept)
 
 
-def _table_row(row: pd.Series, new: bool, top: float) -> str:
+def _table_row(row: pd.Series) -> str:
     """One head; the bar is a share of attention, or else a part of the metric's highest head."""
-    whole = 1.0 if is_share(row["metric"]) else top or 1.0
+    whole = 1.0 if is_share(row["metric"]) else row["top"] or 1.0
     colour = style.look(row["metric"]).colour
     bar = f'<i style="width:{100 * row["mean"] / whole:.0f}%;background:{colour}"></i>'
-    name = html.escape(upper(label(row["metric"]))) if new else ""
-    cells = f"<td>{head_name(row)}</td><td>{row['mean']:.3f}</td>"
-    cells += f"<td>{row['low']:.3f} – {row['high']:.3f}</td>"
-    cells += f'<td><span class="bar" aria-hidden="true">{bar}</span></td>'
-    return f"<tr{' class=first' if new else ''}><th>{name}</th>{cells}</tr>"
-
-
-def _grid_panel(panel: Axes, rows: pd.DataFrame, metric: str, marked: int, titled: bool) -> None:
-    grid = rows.pivot(index="layer", columns="head", values="mean")
-    top = 1.0 if is_share(metric) else float(np.nanmax(grid.to_numpy(), initial=0.0)) or 1.0
-    scale = Normalize(0, top)
-    mesh = panel.pcolormesh(
-        grid.columns, grid.index, grid, cmap=style.SEQUENTIAL, norm=scale, lw=0.6, ec="white"
-    )
-    panel.set(aspect="equal", xlabel="head", ylabel="layer")
-    panel.invert_yaxis()
-    panel.set_xticks(list(grid.columns)[:: 1 if len(grid.columns) <= 12 else 2])
-    panel.set_yticks(list(grid.index)[:: 1 if len(grid.index) <= 12 else 2])
-    panel.tick_params(length=0, labelsize=7)
-    panel.spines[:].set_visible(False)
-    if titled:
-        panel.set_title(upper(label(metric)), fontsize=9.5)
-    bar = panel.figure.colorbar(mesh, ax=panel, shrink=0.8, aspect=26, pad=0.02)
-    bar.outline.set_visible(False)  # type: ignore[operator]
-    bar.ax.tick_params(length=0, labelsize=7)
-    bar.locator = MaxNLocator(4)
-    bar.set_label(unit(metric), fontsize=7.5)
-    for _, row in top_heads(rows, metric, marked).iterrows():
-        _mark(panel, row, to_hex(style.SEQUENTIAL(scale(row["mean"]))))
-
-
-def _mark(panel: Axes, row: pd.Series, colour: str) -> None:
-    """Write the value into a cell, in whichever of black and white can be read on it."""
-    text = f"{row['mean']:.2f}".removeprefix("0") if row["mean"] < 1 else f"{row['mean']:.1f}"
-    place: dict[str, Any] = {"ha": "center", "va": "center_baseline", "fontsize": 6.5}
-    panel.text(row["head"], row["layer"], text, color=style.ink_on(colour), **place)
-
-
-def _interval_panel(panel: Axes, rows: pd.DataFrame, metric: str) -> None:
-    chosen = style.look(metric)
-    places = np.arange(len(rows))
-    panel.hlines(places, rows["low"], rows["high"], color=chosen.colour, lw=2.2, alpha=0.55)
-    panel.plot(rows["mean"], places, "o", color=chosen.colour, ms=6, mew=0)
-    panel.set_yticks(places, head_names(rows))
-    panel.set_ylim(len(rows) - 0.5, -0.5)
-    panel.set_xlim(0, 1 if is_share(metric) else upper_bound(rows, metric))
-    panel.set_xlabel(f"{label(metric)} ({unit(metric)})" if unit(metric) else label(metric))
-    panel.set_ylabel("layer-head")
-    light_grid(panel, "x")
-    panel.tick_params(axis="y", length=0)
-    panel.spines["left"].set_visible(False)
-    values = [
-        f"{row['mean']:.2f}  [{row['low']:.2f}, {row['high']:.2f}]" for _, row in rows.iterrows()
-    ]
-    for place, value in zip(places, values, strict=True):
-        side: dict[str, Any] = {
-            "xycoords": panel.get_yaxis_transform(),
-            "ha": "left",
-            "va": "center",
-        }
-        panel.annotate(value, (1.02, place), annotation_clip=False, fontsize=8, **side)
+    name = html.escape(upper(label(row["metric"]))) if row["new"] else ""
+    inside = f"<td>{head_name(row)}</td><td>{row['mean']:.3f}</td>"
+    inside += f"<td>{row['low']:.3f} – {row['high']:.3f}</td>"
+    inside += f'<td><span class="bar" aria-hidden="true">{bar}</span></td>'
+    return f"<tr{' class=first' if row['new'] else ''}><th>{name}</th>{inside}</tr>"

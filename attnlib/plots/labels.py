@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
 
 from attnlib.errors import BadValue, UnknownName, did_you_mean
 from attnlib.measuring.head_tables import head_names
 from attnlib.metrics.registry import METRICS, Metric
+from attnlib.plots.drawing import need
 
 COLUMNS = ("metric", "layer", "head", "mean", "low", "high", "n")
 
@@ -51,11 +52,11 @@ def as_list(metric: str | Sequence[str]) -> list[str]:
 
 
 def metric_rows(table: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame:
-    """The rows of the asked metrics, in the asked order; says what is missing otherwise."""
-    missing = [name for name in COLUMNS if name not in table.columns]
-    if missing:
-        have = ", ".join(map(str, table.columns))
-        raise BadValue(f"the table has no column {missing[0]}; it has {have}. Use result.table().")
+    """The rows of the asked metrics, in the asked order; says what is missing otherwise.
+
+    table  as `result.table()` gives it
+    """
+    need(table, *COLUMNS)
     known = list(dict.fromkeys(table["metric"]))
     for key in metrics:
         if key not in known:
@@ -95,7 +96,6 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def upper_bound(rows: pd.DataFrame, metric: str) -> float:
-    """The end of an axis that starts at 0 and holds every head of this metric."""
-    highest = rows.loc[rows["metric"] == metric, "mean"].max()
-    return 1.0 if not np.isfinite(highest) or highest <= 0 else float(highest) * 1.06
+def number(value: float, form: str = ".1f", otherwise: str = "–") -> str:
+    """A number with a real minus sign; a dash, or something else, where it is undefined."""
+    return otherwise if math.isnan(value) else format(value, form).replace("-", "−")

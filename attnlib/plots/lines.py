@@ -18,9 +18,9 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
 
 from attnlib.attention.words import N_SPECIAL
-from attnlib.errors import BadValue, check_choice
+from attnlib.errors import BadValue
 from attnlib.plots import style
-from attnlib.plots.drawing import Drawing
+from attnlib.plots.drawing import Drawing, need
 
 MOST_WORDS = 24
 LONGEST_WORD = 16
@@ -75,58 +75,51 @@ class Lines:
         return cls(("[CLS]", *words, "[SEP]"), maps[np.ix_(order, order)], head, what, marked)
 
 
-def attention_lines(
-    words: Sequence[str],
-    weights: Float[np.ndarray, "word word"],
-    *,
-    head: str,
-    what: str = "",
-    highlight: Collection[int] = (),
-    threshold: float = THRESHOLD,
-    meaning: str = "syntax",
-    caption: str | None = None,
-) -> Drawing:
-    """One head on one sentence as lines from the words on the left to those on the right."""
-    panel = Lines(words, weights, head, what, highlight)
-    return attention_line_panels([panel], threshold=threshold, meaning=meaning, caption=caption)
+COLUMNS = ["panel", "head", "what", "query", "key", "word", "highlight", "weight"]
+
+
+def as_table(panels: Sequence[Lines]) -> pd.DataFrame:
+    """Panels as rows that can be kept: one per pair of words, with the word that attends."""
+    parts = [pd.DataFrame(columns=COLUMNS)] if not panels else []
+    for place, panel in enumerate(panels):
+        weights = _checked(panel)
+        query, key = np.indices(weights.shape).reshape(2, -1)
+        part = pd.DataFrame({"query": query, "key": key, "weight": weights.ravel().round(4)})
+        words = np.array(panel.words, dtype=object)[query]
+        marked = np.isin(query, list(panel.highlight))
+        names = {"panel": place, "head": panel.head, "what": panel.what}
+        parts.append(part.assign(**names, word=words, highlight=marked)[COLUMNS])
+    return pd.concat(parts, ignore_index=True)
 
 
 def attention_line_panels(
-    panels: Sequence[Lines],
-    *,
-    threshold: float = THRESHOLD,
-    meaning: str = "syntax",
-    columns: int | None = None,
-    caption: str | None = None,
+    table: pd.DataFrame, *, threshold: float = THRESHOLD, caption: str = ""
 ) -> Drawing:
-    """Several heads side by side, two or three to a row (Clark 2019, Fig. 1 and 5).
+    """Heads side by side, two or three to a row, as lines between words (Clark 2019, Fig. 1, 5).
 
+    table      the rows of `as_table`
     threshold  weights below it are not drawn
-    meaning    the meaning in the palette whose colour the highlighted lines carry
-    columns    panels to a row; without it, three where the words are short enough
     """
-    if not panels:
-        raise BadValue("no panel to draw; give at least one head on one sentence.")
+    need(table, *COLUMNS)
     if not 0 <= threshold < 1:
         raise BadValue(f"threshold is {threshold}; expected a weight from 0 up to 1.")
-    check_choice("meaning", meaning, style.LOOKS)
-    maps = [_checked(panel) for panel in panels]
-    each = (_links(p, m, i) for i, (p, m) in enumerate(zip(panels, maps, strict=True), 1))
-    rows = pd.concat(each, ignore_index=True)
-    shown = rows[rows["weight"] >= max(threshold, 1e-9)].reset_index(drop=True)
+    order = ["panel", "highlight", "weight"]  # strong lines lie on top of weak ones
+    shown = table[table["weight"] >= max(threshold, 1e-9)].sort_values(order, ignore_index=True)
+    panels = dict(iter(table[table["key"] == 0].groupby("panel")))
     with style.drawing():
-        figure, axes = _frame(panels, columns)
-        for place, (axis, panel) in enumerate(zip(axes, panels, strict=True)):
-            _draw(axis, panel, shown[shown["panel"] == place + 1], style.LOOKS[meaning].colour)
-    told = " ".join(_spoken(panel, shown, i) for i, panel in enumerate(panels, 1))
-    marked = any(panel.highlight for panel in panels)
+        figure, axes = _frame(list(panels.values()))
+        for axis, (place, words) in zip(axes, panels.items(), strict=True):
+            _draw(axis, words, shown[shown["panel"] == place])
     text = (
         "Each line runs from the word that attends, on the left, to the word it attends to; "
         "the stronger the line, the more attention. "
-        + ("Coloured: attention from the words in bold. " if marked else "")
+        + ("Coloured: attention from the words in bold. " if table["highlight"].any() else "")
         + (f"Weights below {threshold:g} are left out." if threshold else "")
     )
-    alt = f"Line diagrams of {_heads(panels)}, words on both sides. {told}"
+    told = " ".join(_spoken(one, shown[shown["panel"] == place]) for place, one in panels.items())
+    names = list(dict.fromkeys(table["head"]))
+    heads = f"head{'s' if len(names) > 1 else ''} {', '.join(names)}"
+    alt = f"Line diagrams of {heads}, words on both sides. {told}"
     return Drawing(figure, (caption or text).strip(), alt, shown)
 
 
@@ -153,50 +146,38 @@ def _checked(panel: Lines) -> np.ndarray:
     return weights
 
 
-def _links(panel: Lines, weights: np.ndarray, number: int) -> pd.DataFrame:
-    """Every pair of words with its weight, the weakest first, so that strong lines lie on top."""
-    query, key = np.indices(weights.shape).reshape(2, -1)
-    frame = pd.DataFrame(
-        {
-            "panel": number,
-            "head": panel.head,
-            "from_place": query,
-            "to_place": key,
-            "from": [panel.words[q] for q in query],
-            "to": [panel.words[k] for k in key],
-            "weight": weights.ravel(),
-            "highlighted": np.isin(query, list(panel.highlight)),
-        }
-    )
-    return frame.sort_values(["highlighted", "weight"], kind="stable")
+def _frame(panels: Sequence[pd.DataFrame]) -> tuple[Figure, list[Axes]]:
+    """A figure with a panel for each head; the panels of a row start at the same height.
 
-
-def _frame(panels: Sequence[Lines], columns: int | None) -> tuple[Figure, list[Axes]]:
-    """A figure with a panel for each head; the panels of a row start at the same height."""
-    side = max(_width(word) for panel in panels for word in panel.words) + 0.06
+    panels  head, what, word: one row per word
+    """
+    side = max(_width(word) for words in panels for word in words["word"]) + 0.06
     full = style.WIDTHS["wide"]
-    if columns is None:
-        three = full / 3 - GAP - 2 * side >= LEAST_ROOM and len(panels) != 4
-        columns = 3 if three else 2
-    columns = min(columns, len(panels))
+    three = full / 3 - GAP - 2 * side >= LEAST_ROOM and len(panels) != 4
+    columns = min(3 if three else 2, len(panels))
     room = full / max(columns, 2) - GAP
     side = min(side, 0.42 * room)
-    titles = [textwrap.wrap(panel.what, int(room / 0.064)) for panel in panels]
+    titles = [textwrap.wrap(words["what"].iloc[0], int(room / 0.064)) for words in panels]
     title = TITLE_LINE * max(map(len, titles)) + 0.42
     tall = [
-        WORD_LINE * max(len(panel.words) for panel in panels[start : start + columns]) + title
+        WORD_LINE * max(map(len, panels[start : start + columns])) + title
         for start in range(0, len(panels), columns)
     ]
     width, height = columns * (room + GAP), sum(tall)
     figure = Figure(figsize=(width, height))
     axes = []
-    for place, panel in enumerate(panels):
+    for place, words in enumerate(panels):
         line, column = divmod(place, columns)
-        left, high = column * (room + GAP) + GAP / 2 + side, WORD_LINE * len(panel.words)
+        left, high = column * (room + GAP) + GAP / 2 + side, WORD_LINE * len(words)
         bottom = height - sum(tall[:line]) - title - high
         size = ((room - 2 * side) / width, high / height)
         axes.append(figure.add_axes((left / width, bottom / height, *size)))
-        _title(figure, panel.head, titles[place], (left - side) / width, bottom + high + 0.08)
+        said: Any = {"ha": "left", "va": "baseline", "parse_math": False, "linespacing": 1.3}
+        edge, low = (left - side) / width, bottom + high + 0.08
+        figure.text(edge, low / height, "\n".join(titles[place]), fontsize=8, **said)
+        low += TITLE_LINE * len(titles[place]) + 0.02
+        name = _titled(words["head"].iloc[0])
+        figure.text(edge, low / height, name, fontsize=9.5, fontweight="bold", **said)
     return figure, axes
 
 
@@ -206,44 +187,27 @@ def _width(word: str) -> float:
     return float(path.get_extents().width) / 72
 
 
-def _title(figure: Figure, head: str, what: Sequence[str], left: float, bottom: float) -> None:
-    """Head and what it does, flush with the left edge of the words."""
-    place: dict[str, Any] = {"ha": "left", "va": "baseline", "parse_math": False}
-    height = figure.get_figheight()
-    for number, line in enumerate(reversed(what)):
-        figure.text(left, (bottom + TITLE_LINE * number) / height, line, fontsize=8, **place)
-    top = (bottom + TITLE_LINE * len(what) + 0.02) / height
-    figure.text(left, top, _titled(head), fontsize=9.5, fontweight="bold", **place)
-
-
-def _draw(axis: Axes, panel: Lines, links: pd.DataFrame, accent: str) -> None:
-    n = len(panel.words)
-    axis.set(xlim=(0, 1), ylim=(n - 0.5, -0.5))
+def _draw(axis: Axes, words: pd.DataFrame, links: pd.DataFrame) -> None:
+    axis.set(xlim=(0, 1), ylim=(len(words) - 0.5, -0.5))
     axis.axis("off")
-    weight = links["weight"].to_numpy()
-    marked = links["highlighted"].to_numpy()
-    plain = style.FAINT
-    ends = zip(links["from_place"], links["to_place"], strict=True)
+    weight, marked = links["weight"].to_numpy(), links["highlight"].to_numpy(bool)
     # Faint lines keep the eye on the coloured ones; without any, all lines are the message.
-    dim = 0.75 if marked.any() else 1.0
-    colours = [
-        to_rgba(accent if m else plain, min(1.0, (0.12 + 0.88 * w) * (1 if m else dim)))
-        for w, m in zip(weight, marked, strict=True)
-    ]
+    dim = np.where(marked | ~marked.any(), 1.0, 0.75)
+    colours = np.where(marked, style.LOOKS["syntax"].colour, style.FAINT)
+    strengths = np.minimum(1.0, (0.12 + 0.88 * weight) * dim)
+    ends = links[["query", "key"]].to_numpy()
     axis.add_collection(
         LineCollection(
-            [[(0.03, q), (0.97, k)] for q, k in ends],
-            colors=colours,
+            [[(0.03, query), (0.97, key)] for query, key in ends],
+            colors=list(map(to_rgba, colours, strengths)),
             linewidths=0.5 + 2.1 * weight,
             capstyle="butt",
         )
     )
-    for place, word in enumerate(panel.words):
-        look: dict[str, Any] = {"fontsize": FONT, "va": "center_baseline", "parse_math": False}
-        if place in panel.highlight:
-            look["fontweight"] = "bold"
-        if word in SPECIAL:
-            look["alpha"] = QUIET
+    for place, word, bold in words[["query", "word", "highlight"]].itertuples(index=False):
+        look: Any = {"fontsize": FONT, "va": "center_baseline", "parse_math": False}
+        look |= {"fontweight": "bold"} if bold else {}
+        look |= {"alpha": QUIET} if word in SPECIAL else {}
         axis.text(0, place, _short(word), ha="right", **look)
         axis.text(1, place, _short(word), ha="left", **look)
 
@@ -252,57 +216,17 @@ def _short(word: str) -> str:
     return word if len(word) <= LONGEST_WORD else word[: LONGEST_WORD - 1] + "…"
 
 
-def _spoken(panel: Lines, shown: pd.DataFrame, number: int, n: int = 3) -> str:
-    """The strongest links of a panel, of the highlighted words if there are any."""
-    rows = shown[shown["panel"] == number]
-    if rows["highlighted"].any():
-        rows = rows[rows["highlighted"]]
-    links = [
-        f"'{row['from']}' attends to '{row['to']}' {row['weight']:.2f}"
-        for _, row in rows.nlargest(n, "weight").iterrows()
+def _spoken(words: pd.DataFrame, links: pd.DataFrame) -> str:
+    """The three strongest links of a panel, of the highlighted words if there are any."""
+    rows = links[links["highlight"]] if links["highlight"].any() else links
+    told = [
+        f"'{row['word']}' attends to '{words['word'].iloc[row['key']]}' {row['weight']:.2f}"
+        for _, row in rows.nlargest(3, "weight").iterrows()
     ]
-    what = f" ({panel.what})" if panel.what else ""
-    return f"{_titled(panel.head)}{what}: {', '.join(links) or 'no line'}."
+    head, what = words[["head", "what"]].iloc[0]
+    return f"{_titled(head)}{f' ({what})' if what else ''}: {', '.join(told) or 'no line'}."
 
 
 def _titled(head: str) -> str:
     """A head by its number; anything else, such as a role, has its own name."""
     return f"Head {head}" if head[:1].isdigit() else head
-
-
-def _heads(panels: Sequence[Lines]) -> str:
-    names = list(dict.fromkeys(panel.head for panel in panels))
-    return f"head{'s' if len(names) > 1 else ''} {', '.join(names)}"
-
-
-def as_table(panels: Sequence[Lines]) -> pd.DataFrame:
-    """Panels as rows that can be kept: one per pair of words, with both words and the weight."""
-    rows = [
-        {
-            "panel": number,
-            "head": panel.head,
-            "what": panel.what,
-            "query": query,
-            "key": key,
-            "word": word,
-            "highlight": query in panel.highlight,
-            "weight": round(float(panel.weights[query, key]), 4),
-        }
-        for number, panel in enumerate(panels)
-        for query, word in enumerate(panel.words)
-        for key in range(len(panel.words))
-    ]
-    columns = ["panel", "head", "what", "query", "key", "word", "highlight", "weight"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def panels_of(table: pd.DataFrame) -> list[Lines]:
-    """The panels behind the rows of `as_table`."""
-    found = []
-    for _, rows in table.groupby("panel", sort=True):
-        weights = rows.pivot(index="query", columns="key", values="weight").to_numpy()
-        words = rows.drop_duplicates("query").sort_values("query")
-        marked = frozenset(words.loc[words["highlight"], "query"])
-        head, what = rows.iloc[0][["head", "what"]]
-        found.append(Lines(tuple(words["word"]), weights, str(head), str(what), marked))
-    return found

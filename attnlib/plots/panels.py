@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -22,38 +22,49 @@ def n_columns(n: int) -> int:
     return n if n <= 5 else math.ceil(n / math.ceil(n / 5))
 
 
+def panel_grid(
+    n: int,
+    height: float,
+    *,
+    columns: int | None = None,
+    width: str = "wide",
+    gap: float = 0.04,
+    ratios: Sequence[float] | None = None,
+    **share: Any,
+) -> tuple[Figure, list[Axes]]:
+    """A figure with n panels in rows of `columns`, and nothing where there is no panel.
+
+    height  inches of the whole figure
+    ratios  how wide the panels of a row are, if not all the same
+    share   sharex, sharey
+    """
+    columns = min(columns or n, n)
+    figure = Figure(
+        figsize=(style.WIDTHS[width], height),
+        layout=ConstrainedLayoutEngine(wspace=gap, hspace=gap),
+    )
+    lines = math.ceil(n / columns)
+    axes = figure.subplots(lines, columns, squeeze=False, width_ratios=ratios, **share).ravel()
+    for spare in axes[n:]:
+        spare.remove()
+    return figure, list(axes[:n])
+
+
 def small_panels(
     n: int, *, height: float = 1.75, sharey: bool = False
 ) -> tuple[Figure, list[Axes]]:
-    """Up to five panels side by side, and the rest beneath."""
-    lines = math.ceil(n / n_columns(n))
-    width = style.WIDTHS[{1: "narrow", 2: "column"}.get(n, "wide")]
-    engine = ConstrainedLayoutEngine(wspace=0.04, hspace=0.05)
-    figure = Figure(figsize=(width, 0.4 + height * lines), layout=engine)
-    return figure, _only(n, figure.subplots(lines, n_columns(n), sharey=sharey, squeeze=False))
+    """Up to five panels side by side, and the rest beneath; the height is that of a line."""
+    columns = n_columns(n)
+    width = {1: "narrow", 2: "column"}.get(n, "wide")
+    tall = 0.4 + height * math.ceil(n / columns)
+    return panel_grid(n, tall, columns=columns, width=width, sharey=sharey)
 
 
-def _only(n: int, axes: Any) -> list[Axes]:
-    """The first n panels of a grid; the others are taken away."""
-    for spare in axes.ravel()[n:]:
-        spare.remove()
-    return list(axes.ravel()[:n])
-
-
-def metric_panels(n: int, *, columns: int, aspect: float) -> tuple[Figure, list[Axes]]:
-    """A figure with n panels in rows of `columns`, and nothing where there is no panel."""
-    columns = min(columns, n)
-    lines = math.ceil(n / columns)
-    width = style.WIDTHS["narrow" if columns == 1 else "wide"]
-    size = (width, lines * width / columns * aspect)
-    figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(wspace=0.06, hspace=0.06))
-    return figure, _only(n, figure.subplots(lines, columns, squeeze=False))
-
-
-def one_panel(width: str, height: float) -> tuple[Figure, Axes]:
-    """A figure of one of the three widths with a single panel; height in inches."""
-    figure = Figure(figsize=(style.WIDTHS[width], height), layout="constrained")
-    return figure, figure.subplots()
+def metric_panels(n: int, *, aspect: float) -> tuple[Figure, list[Axes]]:
+    """One panel, or two side by side and the rest beneath."""
+    width = "narrow" if n == 1 else "wide"
+    tall = math.ceil(n / 2) * style.WIDTHS[width] / min(n, 2) * aspect
+    return panel_grid(n, tall, columns=2, width=width, gap=0.06)
 
 
 def group_panels(
@@ -79,21 +90,6 @@ def group_panels(
         panel.set_ylabel(ylabel, fontsize=8)
     parts = [table[table[by] == one] for one in groups]
     return figure, list(zip(groups, panels, parts, strict=True))
-
-
-def legend_below(figure: Figure, columns: int) -> None:
-    """The marks of the first panel with their names, below all panels."""
-    marks, names = figure.axes[0].get_legend_handles_labels()
-    place: Any = {"loc": "outside lower center", "ncols": columns, "fontsize": 8, **style.TIGHT}
-    figure.legend(marks, names, **place)
-
-
-def layer_axis(panel: Axes, layers: pd.Series | pd.Index, *, most: int = 6) -> None:
-    """Layers from left to right, with room at both ends; at most so many have a number."""
-    every = range(int(layers.min()), int(layers.max()) + 1)
-    panel.set_xlim(every[0] - 0.6, every[-1] + 0.6)
-    panel.set_xticks(every[:: math.ceil(len(every) / most)])
-    panel.set_xlabel("layer", fontsize=8)
 
 
 def number_cells(
@@ -141,8 +137,24 @@ def light_grid(panel: Axes, axis: Literal["x", "y"] = "y") -> None:
     panel.set_axisbelow(True)
 
 
+def layer_ticks(panel: Axes, layers: Sequence[int], most: int, *, rim: float = 0.5) -> None:
+    """Layers from left to right, each with its number, or as many of them as there is room for."""
+    panel.set_xlim(layers[0] - rim, layers[-1] + rim)
+    panel.set_xticks(layers[:: max(1, math.ceil(len(layers) / most))])
+
+
 def say_undefined(panel: Axes, values: pd.Series) -> None:
     """Write "undefined" into a panel that has no value to show."""
     if values.notna().sum() == 0:
         place: Any = {"transform": panel.transAxes, "ha": "center", "va": "center"}
         panel.text(0.5, 0.5, "undefined", fontsize=8, alpha=0.65, **place)
+
+
+def one_legend(figure: Figure, loc: Any = "outside lower center", **look: Any) -> None:
+    """A legend for all panels, in which every label stands once."""
+    found: dict[str, Any] = {}
+    for panel in figure.axes:
+        handles, names = panel.get_legend_handles_labels()
+        found |= dict(zip(names, handles, strict=True))
+    shape: Any = {"ncols": 5, "fontsize": 8, **style.TIGHT, **look}
+    figure.legend(list(found.values()), list(found), loc=loc, **shape)

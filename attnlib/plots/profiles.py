@@ -2,92 +2,50 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from attnlib.errors import BadValue
 from attnlib.measuring.head_tables import layer_means
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
-from attnlib.plots.labels import (
-    as_list,
-    is_share,
-    label,
-    metric_rows,
-    plural,
-    unit,
-    upper,
-    upper_bound,
-)
-from attnlib.plots.panels import light_grid, metric_panels
+from attnlib.plots.labels import as_list, is_share, label, metric_rows, plural, unit, upper
+from attnlib.plots.panels import layer_ticks, light_grid, metric_panels, panel_grid
 
 
 def layer_profile(
     table: pd.DataFrame,
     metrics: str | Sequence[str],
     *,
-    reference: Mapping[str, float] | pd.DataFrame | None = None,
-    reference_name: str = "spread evenly",
-    caption: str | None = None,
+    reference: Mapping[str, float] | None = None,
 ) -> Drawing:
     """Heads as dots and their layer mean as a line, from the first layer to the last.
 
-    reference  a value per metric (drawn as a level), or a table with metric, layer and mean (drawn
-               as the hollow marks that always mean somebody else's value)
+    reference  for some metrics, the value of attention that is spread evenly
     """
-    metrics = as_list(metrics)
+    metrics, even = as_list(metrics), dict(reference or {})
     rows = metric_rows(table, metrics)
+    highest = rows.groupby("metric")["mean"].max().fillna(0.0)
+    tops = {key: 1.06 * max(highest[key], even.get(key, 0.0)) or 1.0 for key in metrics}
+    shares = [top for key, top in tops.items() if is_share(key)]
     with style.drawing():
-        figure, panels = metric_panels(len(metrics), columns=2, aspect=0.62)
-        top = {key: max(upper_bound(rows, key), _level(reference, key) * 1.06) for key in metrics}
-        shares = [top[key] for key in metrics if is_share(key)]
+        figure, panels = metric_panels(len(metrics), aspect=0.62)
         for panel, key in zip(panels, metrics, strict=True):
-            height = max(shares) if is_share(key) else top[key]
-            _profile_panel(panel, rows[rows["metric"] == key], key, height)
-            _draw_reference(panel, key, reference, reference_name)
-        _legend_once(panels)
+            _profile_panel(panel, rows[rows["metric"] == key], key)
+            panel.set_ylim(0, max(shares) if is_share(key) else tops[key])
+            if key in even:
+                line: Any = {"color": style.LOOKS["paper"].colour, "lw": 1, "ls": (0, (4, 3))}
+                panel.axhline(even[key], label="spread evenly", **line)
+        for panel in [one for one in panels if one.get_legend_handles_labels()[0]][:1]:
+            panel.legend(loc="upper right", fontsize=7.5)
     peaks = "; ".join(f"{label(key)} peaks in layer {_peak(rows, key)}" for key in metrics)
     text = f"Each dot is a head, the line is the mean of its layer. {upper(peaks)}."
-    alt = f"{plural(len(metrics), 'panel')}, layers from left to right. {upper(peaks)}."
-    return Drawing(figure, caption or text, alt, rows)
-
-
-def layer_lines(
-    table: pd.DataFrame,
-    column: str = "class",
-    *,
-    title: str = "",
-    unit: str = "",
-    log: bool = False,
-    caption: str | None = None,
-) -> Drawing:
-    """A line per class over the layers with its interval, such as gradients (Clark 2019, Fig. 3).
-
-    table  the classes in `column`, layer, mean, low, high
-    """
-    need(table, column, "layer", "mean", "low", "high")
-    if table["mean"].notna().sum() == 0:
-        raise BadValue("no layer has a mean; there is no line to draw.")
-    if log and (table["mean"] <= 0).any():
-        raise BadValue("a mean is not above 0; a logarithmic axis cannot show it. Use log=False.")
-    with style.drawing():
-        figure = Figure(figsize=(style.WIDTHS["column"], 2.75), layout="constrained")
-        panel = figure.subplots()
-        _line_panel(panel, table, column, log)
-        panel.set_title(title, fontsize=9)
-        panel.set_ylabel(unit, fontsize=8)
-        panel.set_xlabel("layer")
-    ends = _first_and_last(table, column)
-    text = f"Means per layer; bands are 95% intervals. {ends}."
-    return Drawing(
-        figure, caption or text, f"Lines over layers. {ends}.", table.reset_index(drop=True)
-    )
+    kind = f"{plural(len(metrics), 'panel')}, layers from left to right"
+    return Drawing.of(kind, figure, text, rows)
 
 
 def _peak(rows: pd.DataFrame, metric: str) -> str:
@@ -95,104 +53,51 @@ def _peak(rows: pd.DataFrame, metric: str) -> str:
     return f"{means.idxmax()} ({means.max():.2f})" if means.notna().any() else "none"
 
 
-def _profile_panel(panel: Axes, rows: pd.DataFrame, metric: str, height: float) -> None:
-    chosen = style.look(metric)
-    layers = sorted(rows["layer"].unique())
-    means = layer_means(rows)
-    panel.scatter(
-        rows["layer"], rows["mean"], s=9, color=chosen.colour, alpha=0.55, lw=0, clip_on=False
-    )
-    panel.plot(means.index, means, color=chosen.colour, marker=chosen.marker, ms=4.5, mew=0)
-    panel.set(xlim=(layers[0] - 0.5, layers[-1] + 0.5), ylim=(0, height), xlabel="layer")
-    panel.set_xticks(layers[:: max(1, math.ceil(len(layers) / 6))])
+def _profile_panel(panel: Axes, rows: pd.DataFrame, metric: str) -> None:
+    look, means = style.look(metric), layer_means(rows)
+    dots: Any = {"s": 9, "alpha": 0.55, "lw": 0, "clip_on": False}
+    panel.scatter(rows["layer"], rows["mean"], color=look.colour, **dots)
+    panel.plot(means.index, means, color=look.colour, marker=look.marker, ms=4.5, mew=0)
+    layer_ticks(panel, list(means.index), 6)
+    panel.set_xlabel("layer")
     panel.yaxis.set_major_locator(MaxNLocator(5))
     light_grid(panel)
     panel.set_title(upper(label(metric)), fontsize=9)
     panel.set_ylabel(unit(metric), fontsize=8)
 
 
-def _level(reference: Mapping[str, float] | pd.DataFrame | None, metric: str) -> float:
-    """The highest reference value that a panel has to hold."""
-    if reference is None:
-        return 0.0
-    if isinstance(reference, pd.DataFrame):
-        return float(reference.loc[reference["metric"] == metric, "mean"].max())
-    return reference.get(metric, 0.0)
+def layer_lines(table: pd.DataFrame, *, unit: str = "") -> Drawing:
+    """A line per class over the layers with its interval, such as gradients (Clark 2019, Fig. 3).
 
-
-def _draw_reference(
-    panel: Axes, metric: str, reference: Mapping[str, float] | pd.DataFrame | None, name: str
-) -> None:
-    """A level, or hollow marks: never solid, because solid is ours."""
-    look = style.LOOKS["paper"]
-    if isinstance(reference, pd.DataFrame):
-        means = layer_means(reference, metric=metric)
-        panel.plot(means.index, means, "o", ms=5, mfc="none", mec=look.colour, label=name)
-    elif reference is not None and metric in reference:
-        panel.axhline(reference[metric], color=look.colour, lw=1, ls=(0, (4, 3)), label=name)
-
-
-def _legend_once(panels: Sequence[Axes]) -> None:
-    """Explain the reference in the first panel that has one; the others look the same."""
-    for panel in panels:
-        if panel.get_legend_handles_labels()[0]:
-            panel.legend(loc="upper right", fontsize=7.5)
-            return
-
-
-def _line_panel(panel: Axes, rows: pd.DataFrame, column: str, log: bool) -> None:
-    names = list(dict.fromkeys(rows[column]))
-    spare = iter(style.SPARE_MARKS * len(names))
-    looks, ends = {}, {}
-    for name in names:
-        look, part = style.class_look(str(name)), rows[rows[column] == name].sort_values("layer")
-        marker = next(spare) if look is style.LOOKS["syntax"] else look.marker
-        looks[name] = (look.colour, marker)
-        panel.fill_between(part["layer"], part["low"], part["high"], color=look.colour, alpha=0.18,
-                           lw=0)  # fmt: skip
-        panel.plot(part["layer"], part["mean"], color=look.colour, marker=marker, ms=5, mew=0,
-                   ls=look.dash)  # fmt: skip
-        if part["mean"].notna().any():
-            ends[name] = float(part["mean"].dropna().iloc[-1])
-    panel.set_yscale("log" if log else "linear")
-    if not log and rows["mean"].min() >= 0:
-        panel.set_ylim(bottom=0)
-    layers = sorted(rows["layer"].unique())
-    panel.set_xlim(layers[0] - 0.4, layers[-1] + 0.4)
-    panel.set_xticks(layers[:: max(1, math.ceil(len(layers) / 12))])
-    light_grid(panel)
-    _end_labels(panel, ends, looks)
-
-
-def _end_labels(
-    panel: Axes, ends: Mapping[str, float], looks: Mapping[str, tuple[str, str]]
-) -> None:
-    """Each line's mark and name next to its end, pushed apart where two would overlap."""
-    to_axes = panel.transData + panel.transAxes.inverted()
-    order = sorted(ends, key=lambda name: ends[name])
-    heights = [float(to_axes.transform((1.0, ends[name]))[1]) for name in order]
-    gap = 0.085
-    for i in range(1, len(heights)):
-        heights[i] = max(heights[i], heights[i - 1] + gap)
-    over = max(0.0, heights[-1] - 1.0) if heights else 0.0
-    for i in range(len(heights) - 1, -1, -1):
-        above = heights[i + 1] - gap if i + 1 < len(heights) else heights[i] - over
-        heights[i] = min(heights[i], above)
-    for name, height in zip(order, heights, strict=True):
-        colour, marker = looks[name]
-        dot: Any = {"marker": marker, "color": colour, "ms": 5.5, "mew": 0, "clip_on": False}
-        panel.plot([1.025], [height], transform=panel.transAxes, ls="none", **dot)
-        side: Any = {"xycoords": panel.transAxes, "va": "center", "annotation_clip": False}
-        panel.annotate(str(name), (1.05, height), fontsize=8, **side)
-
-
-def _first_and_last(rows: pd.DataFrame, column: str) -> str:
-    told = []
-    for name, part in rows.dropna(subset=["mean"]).groupby(column, sort=False):
-        part = part.sort_values("layer")
-        one, last = part.iloc[0], part.iloc[-1]
-        told.append(
-            f"{name}: {one['mean']:.3g} in layer {int(one['layer'])}, "
-            f"{last['mean']:.3g} in layer {int(last['layer'])}"
-        )
-    return "; ".join(told)
+    table  class, layer, mean, low, high
+    """
+    need(table, "class", "layer", "mean", "low", "high")
+    rows = table.sort_values("layer", kind="stable")
+    known = rows.dropna(subset="mean").groupby("class", sort=False)[["layer", "mean"]]
+    first, last = known.first(), known.last()
+    if last.empty:
+        raise BadValue("no layer has a mean; there is no line to draw.")
+    spare = iter(style.SPARE_MARKS * len(last))
+    with style.drawing():
+        figure, (panel,) = panel_grid(1, 2.75, width="column")
+        for name in last["mean"].sort_values(ascending=False).index:
+            part, look = rows[rows["class"] == name], style.class_look(str(name))
+            mark = next(spare) if look is style.LOOKS["syntax"] else look.marker
+            band: Any = {"color": look.colour, "alpha": 0.18, "lw": 0}
+            panel.fill_between(part["layer"], part["low"], part["high"], **band)
+            line: Any = {"color": look.colour, "marker": mark, "ms": 5, "mew": 0, "ls": look.dash}
+            panel.plot(part["layer"], part["mean"], label=name, **line)
+        if rows["mean"].min() >= 0:
+            panel.set_ylim(bottom=0)
+        layer_ticks(panel, sorted(rows["layer"].unique()), 12)
+        panel.set_xlabel("layer")
+        panel.set_ylabel(unit, fontsize=8)
+        light_grid(panel)
+        panel.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8, labelspacing=0.9)
+    ends = "; ".join(
+        f"{name}: {first['mean'][name]:.3g} in layer {first['layer'][name]:.0f}, "
+        f"{last['mean'][name]:.3g} in layer {last['layer'][name]:.0f}"
+        for name in last.index
+    )
+    text = f"Means per layer; bands are 95% intervals. {ends}."
+    return Drawing.of("Lines over layers", figure, text, table.reset_index(drop=True))

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
-from attnlib.errors import BadValue
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
-from attnlib.plots.panels import light_grid
+from attnlib.plots.labels import number
+from attnlib.plots.panels import light_grid, one_legend, panel_grid
 
 OURS, PAPER = style.LOOKS["ours"].colour, style.LOOKS["paper"].colour
-
-
+SOLID: Mapping[str, Any] = {"ls": "none", "marker": "o", "ms": 6, "mew": 0, "color": OURS}
 HOLLOW: Mapping[str, Any] = {
     "ls": "none",
     "marker": "o",
@@ -31,16 +28,88 @@ HOLLOW: Mapping[str, Any] = {
     "mew": 1.4,
     "zorder": 4,
 }
-
-
 ROW = 0.27  # inches
+
+Places = Sequence[float] | np.ndarray
+
+
+# --- marks, axes and words of rows ----------------------------------------------------------------
+
+
+def row_dots(panel: Axes, places: Places, rows: pd.DataFrame, label: str, **look: Any) -> None:
+    """A dot for each row and a line for its interval.
+
+    rows  three columns: the value and both ends of its interval
+    look  what differs from the solid dot that means ours; `line` is the width of the line
+    """
+    thick = look.pop("line", 2.4)
+    mark = {**SOLID, **look}
+    value, low, high = (rows[name].to_numpy(float) for name in rows)
+    panel.hlines(places, low, high, color=mark["color"], lw=thick, alpha=0.5)
+    panel.plot(value, places, label=label, clip_on=False, **mark)
+
+
+def hollow_marks(
+    panel: Axes, places: Places, values: Sequence[float] | pd.Series, label: str = "the paper"
+) -> None:
+    """The paper's values, or somebody else's; nothing where there are none."""
+    if np.isfinite(np.asarray(values, float)).any():
+        panel.plot(values, places, label=label, clip_on=False, **HOLLOW)
+
+
+def row_axis(
+    panel: Axes, places: Places, labels: Sequence[str], unit: str, span: tuple[float, float] | None
+) -> None:
+    """Rows downwards with their names, a light grid, and an axis that holds every value."""
+    panel.set_yticks(places, labels)
+    panel.set_ylim(places[-1] + 0.55, places[0] - 0.55)
+    panel.set_xlim(span)
+    panel.set_xlabel(unit)
+    panel.xaxis.set_major_locator(MaxNLocator(5))
+    light_grid(panel, "x")
+    panel.tick_params(axis="y", length=0, labelsize=8.5, pad=8)  # a hollow mark may be at 0
+    panel.spines["left"].set_visible(False)
+
+
+def row_words(
+    panel: Axes,
+    places: Places,
+    name: str,
+    texts: Sequence[str],
+    x: float,
+    *,
+    right: bool = False,
+    bold: Collection[bool] = (),
+) -> None:
+    """A column of words next to an axis, x points from its end, below the column's name."""
+    side: Any = {"xycoords": panel.get_yaxis_transform(), "textcoords": "offset points"}
+    side |= {"va": "center_baseline", "ha": "right" if right else "left", "xytext": (x, 0)}
+    side |= {"annotation_clip": False, "fontsize": 8}
+    if name:
+        panel.annotate(name, (1.0, places[0] - 0.9), alpha=0.65, **side)
+    strong = bold or [False] * len(texts)
+    for place, text, heavy in zip(places, texts, strong, strict=True):
+        panel.annotate(text, (1.0, place), fontweight="bold" if heavy else "normal", **side)
+
+
+def with_interval(value: float, low: float, high: float, *, form: str = "") -> str:
+    """`40.0 [38.0, 42.0]`; nothing where there is no value."""
+    form = form or (".1f" if abs(value) > 1 else ".2f")  # a share needs one more digit
+    ends = "" if math.isnan(low) else f" [{number(low, form)}, {number(high, form)}]"
+    return f"{number(value, form, '')}{ends}"
+
+
+def in_brackets(name: str, value: Any, form: str = ".0f") -> str:
+    """` (paper 94)`, or nothing where the paper says nothing."""
+    known = value is not None and not math.isnan(float(value))
+    return f" ({name} {float(value):{form}})" if known else ""
+
+
+# --- figures --------------------------------------------------------------------------------------
 
 
 def relation_accuracies(
-    table: pd.DataFrame,
-    paper: Mapping[str, Mapping[str, Any]] | None = None,
-    *,
-    caption: str | None = None,
+    table: pd.DataFrame, paper: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Drawing:
     """Best head of each relation and best fixed offset, in percent (Clark 2019, Table 1).
 
@@ -48,42 +117,51 @@ def relation_accuracies(
            clean_high; a relation without an accuracy keeps its row
     paper  for some relations, the paper's {value, baseline}
     """
-    need(
-        table,
-        *("relation", "n", "head", "direction", "accuracy", "low", "high", "baseline"),
-        *("clean_accuracy", "clean_low", "clean_high"),
-    )
+    ours, clean = ["accuracy", "low", "high"], ["clean_accuracy", "clean_low", "clean_high"]
+    need(table, "relation", "n", "head", "direction", "baseline", *ours, *clean)
     # All relations together are not a relation: they go above the others.
-    whole = table["relation"].str.lower() == "all"
-    rows = table.assign(_whole=whole).sort_values(
-        ["_whole", "accuracy"], ascending=False, kind="stable", ignore_index=True
+    rows = table.assign(whole=table["relation"].str.lower() == "all").sort_values(
+        ["whole", "accuracy"], ascending=False, kind="stable", ignore_index=True
     )
-    rows = rows.drop(columns="_whole")
-    told = {name: (paper or {}).get(name, {}) for name in rows["relation"]}
+    whole = rows.pop("whole")
+    theirs = pd.DataFrame([dict((paper or {}).get(name, {})) for name in rows["relation"]])
+    theirs = theirs.reindex(columns=["value", "baseline"]).astype(float)
+    places = np.arange(len(rows))
     with style.drawing():
-        figure, panel = _rows_figure(len(rows))
-        _relation_marks(panel, rows, told)
-        _row_axis(panel, list(rows["relation"]), "accuracy in percent", (0, 100))
-        _relation_columns(panel, rows)
+        figure, (panel,) = panel_grid(1, 0.95 + ROW * len(rows))
+        row_dots(panel, places, rows[ours], "best head")
+        small: Any = {"marker": "d", "ms": 4.5, "line": 1}
+        row_dots(panel, places + 0.27, rows[clean], "chosen on other data", **small)
+        tick: Any = {"ls": "none", "marker": "|", "clip_on": False}
+        base: Any = {"ms": 10, "mew": 1.8, "color": style.INK, "label": "best offset"}
+        panel.plot(rows["baseline"], places, **tick, **base)
+        hollow_marks(panel, places, theirs["value"], "the paper's head")
+        if theirs["baseline"].notna().any():
+            base = {"ms": 6, "mew": 1.6, "color": PAPER, "label": "the paper's offset"}
+            panel.plot(theirs["baseline"], places, **tick, **base)
+        row_axis(panel, places, list(rows["relation"]), "accuracy in percent", (0, 100))
+        known = rows["accuracy"].notna()
+        row_words(panel, places, "head", list(rows["head"].where(known, "not measured")), 10)
+        arrows = rows["direction"].where(known, "").str.replace("->", "→")
+        row_words(panel, places, "", list(arrows), 40)
+        counts = [f"{n:,}" if there else "" for n, there in zip(rows["n"], known, strict=True)]
+        row_words(panel, places, "n", counts, 130, right=True)
         if whole.any() and not whole.all():
             panel.axhline(whole.sum() - 0.5, color=style.FAINT, alpha=0.6, lw=0.8)
-        figure.legend(loc="outside upper left", ncols=5, fontsize=7.5, **style.TIGHT)
-    best = rows[~(rows["relation"].str.lower() == "all")].assign(
-        over=lambda frame: frame["accuracy"] - frame["baseline"]
-    )
-    lead = best[best["over"] > 0]
+        one_legend(figure, "outside upper left", fontsize=7.5)
+    single = rows[~whole]
     text = (
-        f"For {len(lead)} of {best['accuracy'].notna().sum()} relations the best head beats the "
+        f"For {(single['accuracy'] > single['baseline']).sum()} of "
+        f"{single['accuracy'].notna().sum()} relations the best head beats the "
         "best fixed offset (the upright tick). Lines are 95% intervals; the diamond is the "
         "accuracy when the head is chosen on other sentences than it is scored on."
     )
     spoken = ", ".join(
         f"{row['relation']} {row['accuracy']:.0f} by head {row['head']}, offset "
-        f"{row['baseline']:.0f}{_paper_words(told[row['relation']].get('value'))}"
-        for _, row in rows[rows["accuracy"].notna()].iterrows()
+        f"{row['baseline']:.0f}{in_brackets('paper', theirs['value'][place])}"
+        for place, row in rows[known].iterrows()
     )
-    alt = f"Dots with intervals for {len(rows)} relations, accuracy in percent: {spoken or 'none'}."
-    return Drawing(figure, caption or text, alt, rows)
+    return Drawing.of("Dots with intervals", figure, text, rows, f"{spoken or 'None'}.")
 
 
 def labelled_scores(
@@ -91,61 +169,61 @@ def labelled_scores(
     paper: Mapping[str, float] | Mapping[tuple[str, str], float] | None = None,
     *,
     unit: str = "percent",
-    label: str = "label",
-    value: str = "value",
     group: str | None = None,
     beside: str = "the paper",
-    caption: str | None = None,
+    caption: str = "",
 ) -> Drawing:
     """Named scores with intervals, one below the other; one panel per group (Tables 2 and 3).
 
-    table  columns `label` and `value`, low, high, and `group` if there is one, in the order to show
-    paper  the paper's value of a label, or of (label, group); a label of the paper's alone
-           gets a row of its own at the end
+    table   label, value, low, high, and `group` if there is one, in the order to show
+    paper   the paper's value of a label, or of (label, group); a label of the paper's alone
+            gets a row of its own at the end
     beside  what the hollow marks are, if not the paper's values
     """
-    need(table, label, value, "low", "high", *([group] if group else []))
+    ours = ["value", "low", "high"]
+    need(table, "label", *ours, *([group] if group else []))
     groups = list(dict.fromkeys(table[group])) if group else [""]
     theirs: dict[tuple[str, str], float] = {}
-    for key, number in (paper or {}).items():
-        theirs[key if isinstance(key, tuple) else (key, groups[0])] = float(number)
-    labels = list(dict.fromkeys([*table[label], *(name for name, _ in theirs)]))
-    if not labels:
-        raise BadValue("no score to show; the table is empty.")
+    for key, one in (paper or {}).items():
+        theirs[key if isinstance(key, tuple) else (key, groups[0])] = float(one)
+    labels = list(dict.fromkeys([*table["label"], *(name for name, _ in theirs)]))
+    places = range(len(labels))
+    titles = [_wrapped(name, TITLE // len(groups)) for name in groups]
+    span = _span([*table[ours].to_numpy(float).ravel(), *theirs.values()], unit)
     with style.drawing():
-        titles = [_wrapped(name, TITLE // len(groups)) for name in groups]
         lines = max(title.count("\n") for title in titles)
-        figure, panels = _rows_figure(len(labels), len(groups), lines)
-        span = _span(table[[value, "low", "high"]].to_numpy(float), theirs.values(), unit)
-        for panel, name, title in zip(np.atleast_1d(panels), groups, titles, strict=True):
+        tall = 0.95 + ROW * len(labels) + 0.16 * lines
+        figure, panels = panel_grid(len(groups), tall, sharey=True)
+        for panel, name, title in zip(panels, groups, titles, strict=True):
             part = table[table[group] == name] if group else table
-            part = part.drop_duplicates(label).set_index(label)[[value, "low", "high"]]
-            part = part.reindex(labels).astype(float)
+            rows = part.drop_duplicates("label").set_index("label")[ours].reindex(labels)
             known = [theirs.get((one, name), math.nan) for one in labels]
-            _score_marks(panel, part.to_numpy(), np.array(known), beside)
-            first = panel is np.atleast_1d(panels)[0]
-            _row_axis(panel, labels if first else None, "" if group else unit, span)
+            row_dots(panel, places, rows, "ours")
+            hollow_marks(panel, places, known, beside)
+            row_axis(panel, places, labels, "" if group else unit, span)
             panel.set_title(title, fontsize=9)
             if group:  # narrow panels have room for few numbers
                 few = MaxNLocator(3 if len(groups) < 4 else 2, steps=[1, 2, 5, 10])
                 panel.xaxis.set_major_locator(few)
-            else:
-                _score_texts(panel, part.to_numpy(), np.array(known), beside)
+                continue
+            told = [with_interval(*row) for row in rows.to_numpy(float)]
+            row_words(panel, places, "ours" if theirs else "", told, 10)
+            if theirs:
+                row_words(panel, places, beside, [number(one, ".3g", "") for one in known], 112)
         if group:
             figure.supxlabel(unit, fontsize=9)
         if theirs:
-            handles = np.atleast_1d(panels)[0].get_legend_handles_labels()
-            figure.legend(*handles, loc="outside upper left", ncols=2, fontsize=7.5, **style.TIGHT)
+            one_legend(figure, "outside upper left", fontsize=7.5)
     shown = table[table[group] == groups[0]] if group else table
-    digits = 0 if unit in _SCALES else 2
+    form, name = ".0f" if unit in _SCALES else ".2f", beside.removeprefix("the ")
     spoken = ", ".join(
-        f"{row[label]} {row[value]:.{digits}f}"
-        f"{_paper_words(theirs.get((row[label], groups[0])), digits, beside)}"
-        for _, row in shown[shown[value].notna()].iterrows()
+        f"{row['label']} {row['value']:{form}}"
+        f"{in_brackets(name, theirs.get((row['label'], groups[0])), form)}"
+        for _, row in shown[shown["value"].notna()].iterrows()
     )
     within = f" ({groups[0]})" if group else ""
     text = f"Scores in {unit} with 95% intervals{within}: {spoken or 'none'}."
-    alt = f"Dots with intervals for {len(labels)} rows, {unit}{within}: {spoken or 'none'}."
+    alt = f"Dots with intervals for {len(labels)} rows. {text}"
     return Drawing(figure, caption or text, alt, table.reset_index(drop=True))
 
 
@@ -160,120 +238,14 @@ def _wrapped(title: str, width: int) -> str:
     """A title on as many lines as its panel needs, the first break after a colon."""
     if len(title) <= width:
         return title
-    parts = title.split(": ", 1)
-    whole = [f"{part}:" for part in parts[:-1]] + parts[-1:]
-    return "\n".join(textwrap.fill(part, width, break_long_words=False) for part in whole)
+    parts = title.replace(": ", ":\n", 1).split("\n")
+    return "\n".join(textwrap.fill(part, width, break_long_words=False) for part in parts)
 
 
-def _rows_figure(n_rows: int, n_panels: int = 1, more_lines: int = 0) -> tuple[Figure, Any]:
-    """A figure for n rows one below the other, in one panel or in several with the same rows.
-
-    more_lines  of the panels' titles, beyond the first
-    """
-    size = (style.WIDTHS["wide"], 0.95 + ROW * n_rows + 0.16 * more_lines)
-    figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(wspace=0.04))
-    return figure, figure.subplots(1, n_panels, sharey=True)
-
-
-def _row_axis(
-    panel: Axes, labels: Sequence[str] | None, unit: str, span: tuple[float, float]
-) -> None:
-    """Rows downwards with their names, a light grid, and an axis that holds every value."""
-    if labels is not None:
-        panel.set_yticks(range(len(labels)), labels)
-        panel.set_ylim(len(labels) - 0.45, -0.55)
-    panel.set_xlim(*span)
-    panel.set_xlabel(unit)
-    panel.xaxis.set_major_locator(MaxNLocator(5))
-    light_grid(panel, "x")
-    panel.tick_params(axis="y", length=0, labelsize=8.5, pad=8)  # a hollow mark may be at 0
-    panel.spines["left"].set_visible(False)
-
-
-def _span(values: np.ndarray, theirs: Any, unit: str) -> tuple[float, float]:
+def _span(values: Sequence[float], unit: str) -> tuple[float, float]:
     """From 0 to 100 for percent; otherwise from 0, or below, to just beyond the highest value."""
     if unit in _SCALES:
         return (0.0, 100.0)
-    every = np.array([*values.ravel(), *theirs, 0.0])
-    low, high = float(np.nanmin(every)), float(np.nanmax(every))
+    low, high = float(np.nanmin([*values, 0.0])), float(np.nanmax([*values, 0.0]))
     room = 0.06 * ((high - low) or 1.0)
     return (low - room if low < 0 else 0.0, high + room)
-
-
-def _relation_marks(panel: Axes, rows: pd.DataFrame, told: Mapping[str, Mapping[str, Any]]) -> None:
-    places = np.arange(len(rows))
-    clean: Any = {"color": OURS, "alpha": 0.75}
-    panel.hlines(places, rows["low"], rows["high"], color=OURS, lw=2.4, alpha=0.5)
-    ours: Any = {"ls": "none", "color": OURS, "clip_on": False}
-    panel.plot(rows["accuracy"], places, marker="o", ms=6, mew=0, label="best head", **ours)
-    lower = places + 0.27
-    panel.hlines(lower, rows["clean_low"], rows["clean_high"], lw=1, **clean)
-    name = "chosen on other data"
-    marks: Any = {"ls": "none", "marker": "d", "ms": 4.5, "mew": 0, "label": name, **clean}
-    panel.plot(rows["clean_accuracy"], lower, **marks)
-    tick: Any = {"ls": "none", "marker": "|", "clip_on": False}
-    base: Any = {"ms": 10, "mew": 1.8, "color": style.INK, "label": "best offset"}
-    panel.plot(rows["baseline"], places, **tick, **base)
-    theirs: tuple[tuple[str, Any, str], ...] = (
-        ("value", HOLLOW, "the paper's head"),
-        ("baseline", {**tick, "ms": 6, "mew": 1.6, "color": PAPER}, "the paper's offset"),
-    )
-    for key, look, text in theirs:
-        known = np.array([float(told[one].get(key, math.nan)) for one in rows["relation"]])
-        if np.isfinite(known).any():
-            panel.plot(known, places, label=text, **{"clip_on": False, **look})
-
-
-def _relation_columns(panel: Axes, rows: pd.DataFrame) -> None:
-    """Head, direction and number of cases, written to the right of the axis."""
-    side: Any = {"xycoords": panel.get_yaxis_transform(), "textcoords": "offset points"}
-    side |= {"va": "center_baseline", "annotation_clip": False, "fontsize": 7.5}
-
-    def write(text: str, x: float, y: float, ha: str = "left", alpha: float = 0.75) -> None:
-        panel.annotate(text, (1.0, y), xytext=(x, 0), ha=ha, alpha=alpha, **side)
-
-    write("head", 10, -0.95, alpha=0.65)
-    write("n", 122, -0.95, "right", 0.65)
-    for place, (_, row) in enumerate(rows.iterrows()):
-        if pd.isna(row["accuracy"]):
-            write("not measured", 10, place, alpha=0.65)
-            continue
-        write(str(row["head"]), 10, place, alpha=1.0)
-        write(str(row["direction"]).replace("->", "→"), 40, place)
-        write(f"{int(row['n']):,}", 122, place, "right")
-
-
-def _paper_words(value: Any, digits: int = 0, beside: str = "the paper") -> str:
-    known = value is not None and not math.isnan(float(value))
-    return f" ({beside.removeprefix('the ')} {float(value):.{digits}f})" if known else ""
-
-
-def _score_marks(panel: Axes, ours: np.ndarray, theirs: np.ndarray, beside: str) -> None:
-    """ours (row, 3) = value, low, high; theirs (row,), NaN where the paper has none."""
-    places = np.arange(len(ours))
-    panel.hlines(places, ours[:, 1], ours[:, 2], color=OURS, lw=2.4, alpha=0.5)
-    dot: Any = {"ls": "none", "marker": "o", "ms": 6, "mew": 0, "color": OURS}
-    panel.plot(ours[:, 0], places, label="ours", clip_on=False, **dot)
-    panel.plot(theirs, places, label=beside, clip_on=False, **HOLLOW)
-
-
-def _score_texts(panel: Axes, ours: np.ndarray, theirs: np.ndarray, beside: str) -> None:
-    """The numbers in two columns to the right of the axis; the paper's only if it has any."""
-    side: Any = {"xycoords": panel.get_yaxis_transform(), "textcoords": "offset points"}
-    side |= {"va": "center_baseline", "ha": "left", "annotation_clip": False, "fontsize": 8}
-    columns = [(10, "ours", [_with_interval(*row) for row in ours])]
-    if np.isfinite(theirs).any():
-        told = ["" if math.isnan(value) else f"{value:.3g}" for value in theirs]
-        columns.append((112, beside, told))
-    for x, name, texts in columns:
-        panel.annotate(name, (1.0, -0.85), xytext=(x, 0), alpha=0.65, **side)
-        for place, text in enumerate(texts):
-            panel.annotate(text, (1.0, place), xytext=(x, 0), **side)
-
-
-def _with_interval(value: float, low: float, high: float) -> str:
-    if math.isnan(value):
-        return ""
-    digits = 1 if abs(value) > 1 else 2  # a share needs one more than a percentage
-    ends = "" if math.isnan(low) else f" [{low:.{digits}f}, {high:.{digits}f}]"
-    return f"{value:.{digits}f}{ends}".replace("-", "−")

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from attnlib.errors import BadValue
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, in_words, need, true_minus
 from attnlib.plots.labels import upper
-from attnlib.plots.panels import number_cells, one_panel
+from attnlib.plots.panels import number_cells, panel_grid
 
 CELL = 0.62
 FEW = 3
@@ -56,8 +55,8 @@ def agreement_square(
     square = pd.DataFrame(grid, called, called)
     with style.drawing():
         side = 0.5 + CELL * len(keys)
-        figure = Figure(figsize=(min(style.WIDTHS["wide"], 2.1 + side), side), layout="constrained")
-        panel = figure.subplots()
+        width = "column" if 2.1 + side < style.WIDTHS["column"] else "wide"
+        figure, (panel,) = panel_grid(1, side, width=width)
         colours: Any = {"cmap": style.DIVERGING if diverging else style.SEQUENTIAL}
         colours["norm"] = Normalize(-largest if diverging else min(0.0, np.nanmin(grid)), largest)
         texts = square.map(lambda number: "" if math.isnan(number) else signed(number))
@@ -78,7 +77,7 @@ def agreement_square(
     if above:
         others = in_words(_pairs(square.T), "{one} and {other} {number:.2f}")
         alt += f" Above the diagonal, {above_what}: {others}."
-    return Drawing.told(figure, "A square of numbers", text, table, alt=alt)
+    return Drawing.of("A square of numbers", figure, text, table, alt=alt)
 
 
 def _pairs(square: pd.DataFrame) -> pd.DataFrame:
@@ -132,7 +131,7 @@ def crossed_labels(
         wide[key].loc[kept[0], kept[1]] for key in ("shade", "text", "note", "framed")
     )
     with style.drawing():
-        figure, panel = one_panel("wide", 1.5 + 0.52 * len(shades))
+        figure, (panel,) = panel_grid(1, 1.5 + 0.52 * len(shades))
         shades.columns = shades.columns.str.replace("+", "+\n")
         colours: Any = {"cmap": style.DIVERGING, "norm": Normalize(-3, 3)}
         number_cells(panel, shades, texts, notes, **colours)
@@ -149,7 +148,7 @@ def crossed_labels(
         f"chance, blue: fewer; empty: none; framed: labels that contradict each other. "
         + (f"Largest contradictions: {told}." if told else "None contradict.")
     )
-    return Drawing.told(figure, "A table of counts", text, part)
+    return Drawing.of("A table of counts", figure, text, part)
 
 
 def _few(heads: str) -> str:

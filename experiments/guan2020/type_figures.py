@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Patch, PathPatch
-from matplotlib.path import Path
-from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, PercentFormatter
+from matplotlib.path import Path as Outline
+from matplotlib.ticker import MaxNLocator, NullLocator, PercentFormatter
 
 from attnlib.errors import BadValue, UnknownName, check_choice, did_you_mean
 from attnlib.measuring.head_tables import head_names
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
-from attnlib.plots.panels import light_grid, say_undefined, small_panels
+from attnlib.plots.labels import number
+from attnlib.plots.panels import (
+    layer_ticks,
+    light_grid,
+    one_legend,
+    panel_grid,
+    say_undefined,
+    small_panels,
+)
 from attnlib.plots.planes import named_heads, plane_axis, write_names
-from attnlib.plots.rows import HOLLOW, OURS
+from attnlib.plots.rows import OURS, hollow_marks, in_brackets, row_axis, row_words
 
 # Of all fours of the palette that keep orange for special tokens and blue for neighbours, these
 # stay farthest apart for the three kinds of colour blindness.
@@ -71,6 +80,13 @@ def type_legend(figure: Figure) -> None:
     figure.legend(handles=swatches, fontsize=8.5, **shape, **style.TIGHT)
 
 
+def template(name: str) -> Template:
+    """A page of this folder as HTML, up to its numbers and words."""
+    folder = FileSystemLoader(Path(__file__).parent)
+    how: Any = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
+    return Environment(loader=folder, autoescape=True, **how).get_template(name)
+
+
 def feature_name(feature: str) -> str:
     """A part of the distance feature on an axis: `window_03` is `w3`, `cls` is `[CLS]`."""
     if feature.startswith("window_"):
@@ -86,9 +102,7 @@ def feature_order(features: pd.Series) -> list[str]:
     return [*windows, *known, *(n for n in names if n not in windows and n not in known)]
 
 
-def type_plane(
-    types: pd.DataFrame, *, named: int | Sequence[str] = 8, caption: str | None = None
-) -> Drawing:
+def type_plane(types: pd.DataFrame, *, named: int | Sequence[str] = 8) -> Drawing:
     """Heads in the t-SNE plane of their distance features, marked by type (Guan 2020, Fig. 2).
 
     types  layer, head, type, x, y, silhouette
@@ -99,34 +113,29 @@ def type_plane(
     inside = ~(rows["silhouette"] < 0)
     with style.drawing():
         tall = max(np.ptp(rows["y"]), 1e-9) / max(np.ptp(rows["x"]), 1e-9)
-        size = (style.WIDTHS["column"], 0.5 + 4.7 * min(max(tall, 0.5), 1.0))
-        figure = Figure(figsize=size, layout="constrained")
-        panel = figure.subplots()
-        dots: Any = {"s": 38 if len(rows) <= 200 else 22, "lw": 1.1}
+        figure, (panel,) = panel_grid(1, 0.5 + 4.7 * min(max(tall, 0.5), 1.0), width="column")
         for name, look in TYPE_LOOKS.items():
             mine = rows["type"] == name
-            for solid in (True, False):
-                part = rows[mine & (inside == solid)]
-                face = look.colour if solid else "none"
-                edge: Any = {"facecolor": face, "edgecolor": look.colour, "marker": look.marker}
-                told = f"{name} ({int(mine.sum())})" if solid else None
-                panel.scatter(part["x"], part["y"], label=told, **edge, **dots)
-        plane_axis(panel, rows, rim=0.12)
-        figure.legend(loc="outside lower center", ncols=5, fontsize=8.5, **style.TIGHT)
+            dots: Any = {"s": 38 if len(rows) <= 200 else 22, "lw": 1.1, "marker": look.marker}
+            for part, face in ((rows[mine & inside], look.colour), (rows[mine & ~inside], "none")):
+                told = f"{name} ({mine.sum()})" if face != "none" else None
+                dots |= {"facecolor": face, "edgecolor": look.colour, "label": told}
+                panel.scatter(part["x"], part["y"], **dots)
+        plane_axis(panel, rows)
+        one_legend(figure, fontsize=8.5)
         write_names(panel, marked, rows, size=8, away=(4, 2))
-    counts, n_border = spoken_counts(rows), int((~inside).sum())
+    n_border = int((~inside).sum())
     which = f"The {n_border} hollow ones lie" if n_border else "No head lies"
-    border = f"{which} nearer to another type (silhouette below 0)."
-    text = f"Each point is a head; near points have alike distance features. {counts}. {border}"
-    fit = f"Mean silhouette {rows['silhouette'].mean():.2f}.".replace("-", "−")
-    names = ", ".join(marked["name"]) or "none"
-    alt = f"Scatter plot of {len(rows)} heads. {counts}. {border} {fit} Named: {names}."
-    return Drawing(figure, caption or text, alt, rows)
+    text = (
+        f"Each point is a head; near points have alike distance features. {spoken_counts(rows)}. "
+        f"{which} nearer to another type (silhouette below 0)."
+    )
+    more = f"Mean silhouette {number(rows['silhouette'].mean(), '.2f')}. "
+    more += f"Named: {', '.join(marked['name']) or 'none'}."
+    return Drawing.of(f"Scatter plot of {len(rows)} heads", figure, text, rows, more)
 
 
-def feature_boxes(
-    features: pd.DataFrame, types: pd.DataFrame, *, caption: str | None = None
-) -> Drawing:
+def feature_boxes(features: pd.DataFrame, types: pd.DataFrame) -> Drawing:
     """The parts of the distance feature over the heads of each type (Guan 2020, Fig. 1 bottom).
 
     features  layer, head, feature, value
@@ -136,44 +145,35 @@ def feature_boxes(
     rows = features.merge(typed_heads(types)[["layer", "head", "type"]], on=["layer", "head"])
     if rows.empty:
         raise BadValue("no head has both features and a type; check layer and head.")
-    parts = feature_order(rows["feature"])
-    shown = [name for name in TYPE_LOOKS if (rows["type"] == name).any()]
-    places = _places(parts)
+    shown = {name: rows[rows["type"] == name] for name in TYPE_LOOKS if name in set(rows["type"])}
+    places = _places(feature_order(rows["feature"]))
+    shares: Any = {"columns": 1, "sharex": True, "sharey": True}
     with style.drawing():
-        size = (style.WIDTHS["wide"], 0.6 + 1.25 * len(shown))
-        figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(hspace=0.02))
-        panels = list(figure.subplots(len(shown), 1, sharex=True, sharey=True, squeeze=False)[:, 0])
-        for panel, name in zip(panels, shown, strict=True):
-            mine = rows[rows["type"] == name]
+        figure, panels = panel_grid(len(shown), 0.6 + 1.25 * len(shown), gap=0.02, **shares)
+        for panel, (name, mine) in zip(panels, shown.items(), strict=True):
             _boxes(panel, mine, places, TYPE_LOOKS[name].colour)
-            heads = len(mine[["layer", "head"]].drop_duplicates())
-            panel.set_title(f"{name} ({heads} heads)", fontsize=9, pad=3)
+            panel.set_title(
+                f"{name} ({mine.groupby(['layer', 'head']).ngroups} heads)", fontsize=9, pad=3
+            )
         _feature_axis(panels, places, float(rows["value"].max()))
         figure.supylabel("share of attention, square-root axis", fontsize=8.5)
-    masses = "; ".join(_mass_words(name, rows[rows["type"] == name]) for name in shown)
+    masses = "; ".join(_mass_words(name, mine) for name, mine in shown.items())
     text = (
         "Boxes hold the middle half of a type's heads, the line is the median; windows run from "
         f"near (w1) to far. Median share near (self and w1), farther, and on special tokens: "
         f"{masses}."
     )
-    alt = (
-        f"Box plots of {len(parts)} features for {len(shown)} types. Median share near, farther "
-        f"and on special tokens: {masses}."
-    )
-    return Drawing(figure, caption or text, alt, rows)
+    kind = f"Box plots of {len(places)} features for {len(shown)} types"
+    return Drawing.of(kind, figure, text, rows)
 
 
 def _places(parts: Sequence[str]) -> dict[str, float]:
     """Where each feature stands: the three groups apart, and room for the words of the last."""
-    windows = [name for name in parts if name.startswith("window_")]
-    found = {name: float(i) for i, name in enumerate(windows)}
-    for name in parts[len(windows) :]:
-        found[name] = max(found.values(), default=-1.4) + 1.4
-    return found
+    steps = [1.0 if name.startswith("window_") else 1.4 for name in parts]
+    return dict(zip(parts, np.cumsum(steps) - steps[0], strict=True))
 
 
 def _boxes(panel: Axes, rows: pd.DataFrame, places: Mapping[str, float], colour: str) -> None:
-    known = {name: part.to_numpy() for name, part in rows.groupby("feature")["value"]}
     look: Any = {
         "boxprops": {"facecolor": to_rgba(colour, 0.4), "edgecolor": colour, "lw": 0.9},
         "medianprops": {"color": colour, "lw": 1.8},
@@ -181,9 +181,8 @@ def _boxes(panel: Axes, rows: pd.DataFrame, places: Mapping[str, float], colour:
         "flierprops": {"marker": ".", "ms": 3, "mec": "none", "mfc": colour, "alpha": 0.6},
     }
     shape: Any = {"widths": 0.62, "showcaps": False, "patch_artist": True}
-    panel.boxplot(
-        [known[name] for name in places], positions=list(places.values()), **shape, **look
-    )
+    values = [rows.loc[rows["feature"] == name, "value"] for name in places]
+    panel.boxplot(values, positions=list(places.values()), **shape, **look)
 
 
 def _feature_axis(panels: Sequence[Axes], places: Mapping[str, float], highest: float) -> None:
@@ -194,17 +193,13 @@ def _feature_axis(panels: Sequence[Axes], places: Mapping[str, float], highest: 
             panel.axvline(edge, color=style.FAINT, alpha=0.5, lw=0.8)
         panel.tick_params(axis="x", length=0)
         light_grid(panel)
-    panels[0].set_yscale("function", functions=(_root, np.square))
+    root = (lambda values: np.sqrt(np.clip(values, 0, None)), np.square)
+    panels[0].set_yscale("function", functions=root)
+    panels[0].set_yticks([0, 0.05, 0.2, 0.5, 1.0], ["0", "0.05", "0.2", "0.5", "1"])
     panels[0].set_ylim(0, min(1.0, 1.1 * highest) if highest > 0 else 1.0)
-    panels[0].yaxis.set_major_locator(FixedLocator([0, 0.05, 0.2, 0.5, 1.0]))
     panels[0].yaxis.set_minor_locator(NullLocator())
-    panels[0].yaxis.set_major_formatter("{x:g}")
     panels[-1].set_xticks(list(places.values()), [feature_name(name) for name in places])
     panels[-1].set_xlim(-0.6, max(places.values()) + 0.6)
-
-
-def _root(values: np.ndarray) -> np.ndarray:
-    return np.sqrt(np.clip(values, 0, None))
 
 
 def _mass_words(name: str, rows: pd.DataFrame) -> str:
@@ -218,79 +213,61 @@ def _mass_words(name: str, rows: pd.DataFrame) -> str:
 # --- layers, and what fine-tuning moves -----------------------------------------------------------
 
 
-def types_by_layer(types: pd.DataFrame, *, caption: str | None = None) -> Drawing:
-    """How many heads of each layer have each type (Guan 2020, Fig. 3).
+def types_by_layer(types: pd.DataFrame, *, by: str | None = None) -> Drawing:
+    """How many heads of each layer have each type (Guan 2020, Fig. 3 and 4).
 
     types  layer, head, type
+    by     a column with models that are shown side by side, such as before and after fine-tuning
     """
-    rows = typed_heads(types)
+    rows = typed_heads(types, within=(by,) if by else ())
+    parts = {str(name): part for name, part in rows.groupby(by or (lambda _: ""), sort=False)}
     with style.drawing():
-        figure = Figure(figsize=(style.WIDTHS["column"], 2.9), layout="constrained")
-        panel = figure.subplots()
-        _stack(panel, rows, numbers=True)
-        panel.set(xlabel="layer", ylabel="heads")
-        type_legend(figure)
-    by_type = rows.groupby("type", sort=False)["layer"]
-    known = [name for name in TYPE_LOOKS if name in by_type.groups]
-    told = ", ".join(
-        f"{name} {by_type.mean()[name]:.1f} ({by_type.size()[name]} heads)" for name in known
-    )
-    text = f"Heads of each layer by type. Mean layer of a type: {told}."
-    peak = "; ".join(f"{name} most in layer {part.mode().min()}" for name, part in by_type)
-    alt = f"Stacked bars over {rows['layer'].nunique()} layers. Mean layer: {told}. {peak}."
-    return Drawing(figure, caption or text, alt, rows)
-
-
-def types_by_layer_beside(types: pd.DataFrame, *, caption: str | None = None) -> Drawing:
-    """The same for several models, such as one before and after fine-tuning (Guan 2020, Fig. 4).
-
-    types  model, layer, head, type
-    """
-    rows = typed_heads(types, within=("model",))
-    parts = dict(list(rows.groupby("model", sort=False)))
-    with style.drawing():
-        figure, panels = small_panels(len(parts), height=2.1, sharey=True)
-        for panel, (model, part) in zip(panels, parts.items(), strict=True):
-            _stack(panel, part, numbers=False)
-            panel.set_title(model, fontsize=9)
-            panel.set_xlabel("layer", fontsize=8)
+        if by is None:
+            figure, panels = panel_grid(1, 2.9, width="column")
+        else:
+            figure, panels = small_panels(len(parts), height=2.1, sharey=True)
+        for panel, (name, part) in zip(panels, parts.items(), strict=True):
+            _stack(panel, part, numbers=by is None)
+            panel.set_title(name, fontsize=9)
+            panel.set_xlabel("layer")
         panels[0].set_ylabel("heads")
         type_legend(figure)
-    last = rows["layer"].max()
-    tops = {model: part.loc[part["layer"] == last, "type"] for model, part in parts.items()}
-    top = ", ".join(
-        f"{model} {(own == 'dense&vertical').sum()} of {len(own)}" for model, own in tops.items()
-    )
-    text = f"Heads of each layer by type. Dense&vertical heads in layer {last}: {top}."
-    whole = "; ".join(f"{model} {spoken_counts(part)}" for model, part in parts.items())
-    alt = f"Stacked bars over layers for {len(parts)} models. {whole}. {text}"
-    return Drawing(figure, caption or text, alt, rows)
+    if by is None:
+        layers = rows.groupby("type", sort=False)["layer"]
+        known = [name for name in TYPE_LOOKS if name in layers.groups]
+        told = (f"{name} {layers.mean()[name]:.1f} ({layers.size()[name]} heads)" for name in known)
+        peaks = (f"{name} most in layer {part.mode().min()}" for name, part in layers)
+        found, more = f"Mean layer of a type: {', '.join(told)}.", f"{'; '.join(peaks)}."
+    else:
+        top = rows[rows["layer"] == rows["layer"].max()]
+        mixed = (top["type"] == "dense&vertical").groupby(top[by], sort=False)
+        told = (f"{name} {own.sum()} of {len(own)}" for name, own in mixed)
+        found = f"Dense&vertical heads in layer {rows['layer'].max()}: {', '.join(told)}."
+        more = "; ".join(f"{name} {spoken_counts(part)}" for name, part in parts.items()) + "."
+    text = f"Heads of each layer by type. {found}"
+    return Drawing.of("Stacked bars over layers", figure, text, rows, more)
 
 
 def _stack(panel: Axes, rows: pd.DataFrame, *, numbers: bool) -> None:
     """Bars of one layer each, the types from below in their order."""
-    layers = np.arange(rows["layer"].min(), rows["layer"].max() + 1)
-    base = np.zeros(len(layers))
-    middle: Any = {"ha": "center", "va": "center_baseline", "fontsize": 7.5}
+    layers = list(range(rows["layer"].min(), rows["layer"].max() + 1))
+    counts = pd.crosstab(rows["type"], rows["layer"])
+    counts = counts.reindex(index=list(TYPE_LOOKS), columns=layers, fill_value=0)
+    base = counts.cumsum() - counts
     for name, look in TYPE_LOOKS.items():
-        found = rows.loc[rows["type"] == name, "layer"].value_counts()
-        heights = found.reindex(layers, fill_value=0).to_numpy(float)
-        bars: Any = {"bottom": base, "color": look.colour, "lw": 0, "label": name}
-        panel.bar(layers, np.maximum(heights - 0.06, 0), 0.84, **bars)
-        for x, y, height in zip(layers, base, heights, strict=True):
-            if numbers and height:
-                ink = style.ink_on(look.colour)
-                panel.text(x, y + height / 2, f"{height:.0f}", color=ink, **middle)
-        base += heights
-    panel.set_xlim(layers[0] - 0.6, layers[-1] + 0.6)
-    panel.set_ylim(0, base.max())
-    panel.set_xticks(layers[:: max(1, math.ceil(len(layers) / (24 if numbers else 6)))])
+        bars: Any = {"bottom": base.loc[name], "color": look.colour, "lw": 0, "label": name}
+        drawn = panel.bar(layers, (counts.loc[name] - 0.06).clip(0), 0.84, **bars)
+        if numbers:
+            told = [f"{count}" if count else "" for count in counts.loc[name]]
+            panel.bar_label(drawn, told, label_type="center", color=style.ink_on(look.colour))
+    layer_ticks(panel, layers, 24 if numbers else 6, rim=0.6)
+    panel.set_ylim(0, counts.sum().max())
     panel.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     panel.tick_params(axis="x", length=0)
     light_grid(panel)
 
 
-def type_moves(changes: pd.DataFrame, *, caption: str | None = None) -> Drawing:
+def type_moves(changes: pd.DataFrame) -> Drawing:
     """Which heads change their type by fine-tuning: old colour outside, new colour inside.
 
     changes  task, layer, head, before, after (types)
@@ -298,47 +275,40 @@ def type_moves(changes: pd.DataFrame, *, caption: str | None = None) -> Drawing:
     need(changes, "before", "after")
     for end in ("before", "after"):
         typed_heads(changes.assign(type=changes[end]), within=("task",))
-    rows = changes.reset_index(drop=True)
-    rows["changed"] = rows["before"] != rows["after"]
-    tasks = list(dict.fromkeys(rows["task"]))
+    rows = changes.assign(changed=changes["before"] != changes["after"]).reset_index(drop=True)
+    parts = {str(task): part for task, part in rows.groupby("task", sort=False)}
     with style.drawing():
-        columns = min(len(tasks), 3)
-        lines = math.ceil(len(tasks) / columns)
-        width = style.WIDTHS[("narrow", "column", "wide")[columns - 1]]
-        cell = (width / columns - 0.6) / rows["head"].max()
-        size = (width, 0.45 + lines * (0.65 + cell * rows["layer"].max()))
-        figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(wspace=0.03, hspace=0.04))
-        panels = figure.subplots(lines, columns, sharey=True, squeeze=False).ravel()
-        for panel, task in zip(panels, tasks, strict=False):
-            _moves_panel(panel, rows[rows["task"] == task])
+        columns = min(len(parts), 3)
+        width = ("narrow", "column", "wide")[columns - 1]
+        cell = (style.WIDTHS[width] / columns - 0.6) / rows["head"].max()
+        tall = 0.45 + math.ceil(len(parts) / columns) * (0.65 + cell * rows["layer"].max())
+        figure, panels = panel_grid(len(parts), tall, columns=columns, width=width, sharey=True)
+        for panel, (task, part) in zip(panels, parts.items(), strict=True):
+            _moves_panel(panel, part)
             panel.set_title(task, fontsize=9)
-        for spare in panels[len(tasks) :]:
-            spare.remove()
         for panel in panels[::columns]:
             panel.set_ylabel("layer")
         type_legend(figure)
-    told = "; ".join(_spoken_moves(task, rows[rows["task"] == task]) for task in tasks)
     text = (
         "Pale: heads that keep their type. Full: heads that change it, from the colour of the rim "
-        f"to the colour of the core; the number is how many of the layer. {told}."
+        "to the colour of the core; the number is how many of the layer. "
+        f"{'; '.join(_spoken_moves(task, part) for task, part in parts.items())}."
     )
-    return Drawing(figure, caption or text, f"Grids of heads, layers downwards. {told}.", rows)
+    return Drawing.of("Grids of heads, layers downwards", figure, text, rows)
 
 
 def _moves_panel(panel: Axes, rows: pd.DataFrame) -> None:
-    at, changed = rows[["head", "layer"]].to_numpy(float), rows["changed"].to_numpy(bool)
     for name, look in TYPE_LOOKS.items():
-        before, after = (rows[end].to_numpy() == name for end in ("before", "after"))
+        before, after, changed = rows["before"] == name, rows["after"] == name, rows["changed"]
         ink: Any = {"color": look.colour}
-        _squares(panel, at[before & ~changed], 0.9, alpha=0.3, label=name, **ink)
+        _squares(panel, rows[before & ~changed], 0.9, alpha=0.3, label=name, **ink)
         # A gap between the two colours keeps them apart for every eye, on every page.
-        _squares(panel, at[before & changed], 0.9, 0.56, label=f"from {name}", **ink)
-        _squares(panel, at[after & changed], 0.42, label=f"to {name}", **ink)
+        _squares(panel, rows[before & changed], 0.9, 0.56, label=f"from {name}", **ink)
+        _squares(panel, rows[after & changed], 0.42, label=f"to {name}", **ink)
     wide, tall = int(rows["head"].max()), int(rows["layer"].max())
     side: Any = {"fontsize": 7.5, "ha": "left", "va": "center_baseline"}
-    for layer, count in rows.groupby("layer")["changed"].sum().items():
-        if count:
-            panel.text(wide + 0.7, layer, f"{count}", **side)
+    for layer, count in rows.loc[rows["changed"], "layer"].value_counts().items():
+        panel.text(wide + 0.7, layer, f"{count}", **side)
     panel.set(aspect="equal", xlim=(0.45, wide + 1.9), ylim=(tall + 0.55, 0.45))
     panel.set_xlabel("head", fontsize=8)
     panel.set_xticks(range(1, wide + 1, 1 if wide <= 6 else 3 if wide < 13 else 4))
@@ -347,14 +317,14 @@ def _moves_panel(panel: Axes, rows: pd.DataFrame) -> None:
     panel.spines[:].set_visible(False)
 
 
-def _squares(panel: Axes, centres: np.ndarray, side: float, hole: float = 0.0, **look: Any) -> None:
+def _squares(panel: Axes, heads: pd.DataFrame, side: float, hole: float = 0.0, **look: Any) -> None:
     """All squares of one kind as one shape, which keeps the page small; they may have a hole."""
     outer = side / 2 * np.array([(-1, -1), (1, -1), (1, 1), (-1, 1), (-1, -1)])
     inner = hole / 2 * np.array([(-1, -1), (-1, 1), (1, 1), (1, -1), (-1, -1)])  # turned round
     corners = np.concatenate([outer, inner]) if hole else outer
-    vertices = (centres[:, None, :] + corners).reshape(-1, 2)
-    codes = [Path.MOVETO, *[Path.LINETO] * 3, Path.CLOSEPOLY] * (len(vertices) // 5)
-    panel.add_patch(PathPatch(Path(vertices, codes), lw=0, **look))
+    vertices = (heads[["head", "layer"]].to_numpy(float)[:, None] + corners).reshape(-1, 2)
+    codes = [Outline.MOVETO, *[Outline.LINETO] * 3, Outline.CLOSEPOLY] * (len(vertices) // 5)
+    panel.add_patch(PathPatch(Outline(vertices, codes), lw=0, **look))
 
 
 def _spoken_moves(task: str, rows: pd.DataFrame) -> str:
@@ -384,9 +354,7 @@ SPLITS = {"inputs": "half of the inputs", "heads": "half of the heads"}
 PAPER_K = 4
 
 
-def cluster_count_curves(
-    counts: pd.DataFrame, best: Mapping[str, int | None], *, caption: str | None = None
-) -> Drawing:
+def cluster_count_curves(counts: pd.DataFrame, best: Mapping[str, int | None]) -> Drawing:
     """Three criteria for the number of clusters, with the number that each prefers.
 
     counts  k, silhouette, bic, gap, gap_se; null_low, null_high: the silhouette of features
@@ -399,27 +367,24 @@ def cluster_count_curves(
         figure, panels = small_panels(len(CRITERIA), height=2.0)
         for panel, name in zip(panels, CRITERIA, strict=True):
             _curve(panel, rows, name, best[name])
-        handles = panels[0].get_legend_handles_labels()
-        figure.legend(*handles, loc="outside lower center", ncols=4, fontsize=8, **style.TIGHT)
+        one_legend(figure)
     told, here = [], []
     for name, (title, _) in CRITERIA.items():
         k = best[name]
         told.append(f"{title} {k} ({_value(rows, name, k)})" if k else f"{title} none")
         here.append(f"{title} {_value(rows, name, PAPER_K)}")
     known = rows.dropna(subset=["silhouette", "null_high"])
-    above = int((known["silhouette"] > known["null_high"]).sum())
     text = (
         f"Preferred number of clusters: {'; '.join(told)}. At {PAPER_K}, the paper's number: "
         f"{', '.join(here)}. The silhouette lies above the band of features without clusters for "
-        f"{above} of {len(known)} numbers."
+        f"{(known['silhouette'] > known['null_high']).sum()} of {len(known)} numbers."
     )
-    return Drawing(figure, caption or text, f"Curves over the number of clusters. {text}", rows)
+    return Drawing.of("Curves over the number of clusters", figure, text, rows)
 
 
 def _value(rows: pd.DataFrame, name: str, k: int) -> str:
     value = rows.set_index("k")[name].get(k, math.nan)
-    text = f"{value:,.0f}" if name == "bic" else f"{value:.2f}"
-    return "undefined" if math.isnan(value) else text.replace("-", "−")
+    return number(value, ",.0f" if name == "bic" else ".2f", "undefined")
 
 
 def _curve(panel: Axes, rows: pd.DataFrame, name: str, best: int | None) -> None:
@@ -427,19 +392,19 @@ def _curve(panel: Axes, rows: pd.DataFrame, name: str, best: int | None) -> None
     if name == "silhouette":
         wide: Any = {"color": style.FAINT, "alpha": 0.5, "lw": 7, "label": "without clusters"}
         panel.vlines(rows["k"], rows["null_low"], rows["null_high"], **wide)
-    if name == "gap":
-        ends: Any = rows["gap"] - rows["gap_se"], rows["gap"] + rows["gap_se"]
-        panel.vlines(rows["k"], *ends, color=OURS, lw=2.2, alpha=0.5)
     line: Any = {"color": style.FAINT, "lw": 1.2, "ls": (0, (4, 2)), "zorder": 0}
     panel.axvline(PAPER_K, label=f"the paper: {PAPER_K}", **line)
-    panel.plot(rows["k"], rows[name], color=OURS, marker="o", ms=4, mew=0, lw=1.4)
+    spread = rows["gap_se"] if name == "gap" else None
+    look: Any = {"color": OURS, "marker": "o", "ms": 4, "mew": 0, "lw": 1.4, "elinewidth": 2.2}
+    panel.errorbar(rows["k"], rows[name], spread, **look)
     if best is not None:
         at = (best, float(rows.set_index("k")[name][best]))
         ring: Any = {"ls": "none", "marker": "o", "mfc": "none", "mec": style.INK, "mew": 1.4}
         panel.plot(*at, ms=9, label="preferred", **ring)
-        up: Any = {"xytext": (0, -8 if name == "bic" else 8), "ha": "center", "fontsize": 8}
-        up |= {"va": "top" if name == "bic" else "bottom", "fontweight": "bold"}
-        panel.annotate(f"{best}", at, textcoords="offset points", **up)
+        down = name == "bic"
+        up: Any = {"xytext": (0, -8 if down else 8), "textcoords": "offset points"}
+        up |= {"ha": "center", "va": "top" if down else "bottom"}
+        panel.annotate(f"{best}", at, fontsize=8, fontweight="bold", **up)
     panel.margins(y=0.22)
     panel.set_title(title, fontsize=9, pad=15)
     panel.text(0, 1.03, note, transform=panel.transAxes, fontsize=7.5, alpha=0.75)
@@ -452,11 +417,7 @@ def _curve(panel: Axes, rows: pd.DataFrame, name: str, best: int | None) -> None
 
 
 def stability_bars(
-    stability: pd.DataFrame,
-    paper: Mapping[str, float],
-    *,
-    k: int = PAPER_K,
-    caption: str | None = None,
+    stability: pd.DataFrame, paper: Mapping[str, float], *, k: int = PAPER_K
 ) -> Drawing:
     """Share of heads that stay in their cluster in all fits, by model (Guan 2020, Table 1).
 
@@ -475,49 +436,35 @@ def stability_bars(
         raise BadValue("a model has two rows for one split; give one.")
     shown = [split for split in SPLITS if (rows["split"] == split).any()]
     models = list(dict.fromkeys(rows["model"]))
-    rows["paper"] = [paper.get(model, math.nan) for model in rows["model"]]
+    rows["paper"] = rows["model"].map(paper).astype(float)
     with style.drawing():
-        size = (style.WIDTHS["wide" if len(shown) == 2 else "column"], 1.05 + 0.34 * len(models))
-        figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(wspace=0.05))
-        panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
+        width = "wide" if len(shown) == 2 else "column"
+        figure, panels = panel_grid(len(shown), 1.05 + 0.34 * len(models), width=width, sharey=True)
         for panel, split in zip(panels, shown, strict=True):
             _bars(panel, rows[rows["split"] == split].set_index("model").reindex(models))
             panel.set_title(SPLITS[split], fontsize=9)
-        panels[0].set_yticks(range(len(models)), models)
-        panels[0].set_ylim(len(models) - 0.4, -0.6)
-        handles = panels[0].get_legend_handles_labels()
-        figure.legend(*handles, loc="outside lower center", ncols=3, fontsize=8, **style.TIGHT)
+        one_legend(figure)
+    rows["told"] = [
+        f"{row['model']} {row['stability']:.1%}{in_brackets('paper', row['paper'], '.1%')}"
+        for _, row in rows.iterrows()
+    ]
     told = "; ".join(
-        f"each fit on {SPLITS[split]}: "
-        + ", ".join(_spoken(row) for _, row in rows[rows["split"] == split].iterrows())
+        f"each fit on {SPLITS[split]}: {', '.join(rows.loc[rows['split'] == split, 'told'])}"
         for split in shown
     )
     fits = ", ".join(f"{one:g}" for one in sorted(rows["n_fits"].unique()))
     text = f"Heads in the same of {k} clusters in all {fits} fits; {told}."
-    return Drawing(figure, caption or text, f"Bars. {text}", rows)
+    return Drawing.of("Bars", figure, text, rows)
 
 
 def _bars(panel: Axes, part: pd.DataFrame) -> None:
-    places = np.arange(len(part))
+    places = range(len(part))
     wide = part["null_high"] - part["null_low"]
     chance: Any = {"left": part["null_low"], "height": 0.76, "color": style.FAINT, "lw": 0}
     panel.barh(places, wide, alpha=0.35, label="without clusters", **chance)
     panel.barh(places, part["stability"], height=0.32, color=OURS, lw=0, alpha=0.7, label="ours")
     panel.hlines(places, part["low"], part["high"], color=style.INK, lw=1.4)
-    if part["paper"].notna().any():
-        panel.plot(part["paper"], places, label="the paper", clip_on=False, **HOLLOW)
-    side: Any = {"xycoords": panel.get_yaxis_transform(), "textcoords": "offset points"}
-    side |= {"xytext": (10, 0), "va": "center_baseline", "annotation_clip": False, "fontsize": 8}
-    for place, value in zip(places, part["stability"], strict=True):
-        panel.annotate(f"{100 * value:.1f}%", (1.0, place), **side)
-    panel.set_xlim(0, 1)
+    hollow_marks(panel, places, part["paper"])
+    row_words(panel, places, "", [f"{value:.1%}" for value in part["stability"]], 10)
+    row_axis(panel, places, list(part.index), "", (0, 1))
     panel.xaxis.set_major_formatter(PercentFormatter(1.0))
-    panel.grid(axis="x", color=style.FAINT, alpha=0.25, lw=0.6)
-    panel.set_axisbelow(True)
-    panel.tick_params(axis="y", length=0, labelsize=8.5)
-    panel.spines["left"].set_visible(False)
-
-
-def _spoken(row: pd.Series) -> str:
-    beside = "" if math.isnan(row["paper"]) else f" (paper {100 * row['paper']:.1f}%)"
-    return f"{row['model']} {100 * row['stability']:.1f}%{beside}"

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from matplotlib.colors import to_rgb
 from PIL import Image
 
@@ -33,6 +32,7 @@ from experiments.guan2020.type_figures import (
     feature_name,
     feature_order,
     spoken_counts,
+    template,
     typed_heads,
 )
 
@@ -185,7 +185,7 @@ def map_wall(
         f"Wall of {len(rows)} small attention maps, {size}, of {n} pieces starting '{words}'. "
         f"{counts}. The largest weight is {peak}."
     )
-    page = _template().render(
+    page = template("wall.html").render(
         data=json.dumps(data, ensure_ascii=False, separators=(",", ":")),
         colours=colours,
         kinds=names,
@@ -200,13 +200,6 @@ def map_wall(
         script=SCRIPT,
     )
     return MapWall(text, alt, rows, page)
-
-
-def _template() -> Template:
-    """The wall as HTML, up to its numbers and words."""
-    folder = FileSystemLoader(Path(__file__).parent)
-    how: Any = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
-    return Environment(loader=folder, autoescape=True, **how).get_template("wall.html")
 
 
 def _checked(maps: npt.ArrayLike, tokens: Sequence[str]) -> np.ndarray:

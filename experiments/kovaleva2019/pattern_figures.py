@@ -12,7 +12,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
@@ -20,7 +19,7 @@ from attnlib.errors import BadValue, check_choice
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, in_words, need
 from attnlib.plots.labels import task_name, upper
-from attnlib.plots.panels import layer_axis, metric_panels, number_cells, one_panel
+from attnlib.plots.panels import layer_ticks, number_cells, panel_grid
 from attnlib.plots.rows import HOLLOW
 from experiments.kovaleva2019.patterns import PATTERNS, PatternExample, class_f1
 
@@ -67,11 +66,12 @@ def pattern_examples(examples: Sequence[PatternExample]) -> Drawing:
     if not 0 < most <= MOST:
         raise BadValue(f"there are {most} examples of a pattern; give 1 to {MOST}.")
     with style.drawing():
-        width = style.WIDTHS["column" if most <= 4 else "wide"]
-        side = min((width - 1.0) / most - 0.06, 1.25)
-        size = (min(width, 1.05 + most * (side + 0.06)), len(lines) * (side + 0.2) + 0.05)
-        figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(wspace=0.02, hspace=0.02))
-        grid = figure.subplots(len(lines), most, squeeze=False)
+        width = "narrow" if most <= 2 else "column" if most <= 4 else "wide"
+        side = min((style.WIDTHS[width] - 1.0) / most - 0.06, 1.25)
+        tall = len(lines) * (side + 0.2) + 0.05
+        n = len(lines) * most
+        figure, panels = panel_grid(n, tall, columns=most, width=width, gap=0.02)
+        grid = np.reshape(np.array(panels), (len(lines), most))
         for line, (pattern, found) in zip(grid, lines.items(), strict=True):
             for panel, one in zip(line, found, strict=False):
                 shade: Any = {"cmap": SHADES, "vmin": 0, "vmax": one.picture.max() or 1.0}
@@ -92,7 +92,7 @@ def pattern_examples(examples: Sequence[PatternExample]) -> Drawing:
         "largest weight of a map. Below each stand its corpus and its head."
     )
     alt = f"{text} {upper(in_words(told, '{pattern} {name}'))}."
-    return Drawing.told(figure, "Small pictures of attention maps", text, rows, alt=alt)
+    return Drawing.of("Small pictures of attention maps", figure, text, rows, alt=alt)
 
 
 # --- shares ---------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def pattern_shares(table: pd.DataFrame, paper: Mapping[str, float]) -> Drawing:
     rest = rest.assign(share=shares[REST], paper=shares.index.map(known).astype(float))
     places = np.arange(len(shares))
     with style.drawing():
-        figure, panel = one_panel("wide", 0.85 + 0.4 * len(shares))
+        figure, (panel,) = panel_grid(1, 0.85 + 0.4 * len(shares))
         _stack(panel, shares, places - 0.1, 0.56, across=True)
         # Beneath the bar, where the page is: on the colours the mark of the paper would be lost.
         thin: Any = {"color": style.INK, "lw": 1.1}
@@ -138,7 +138,7 @@ def pattern_shares(table: pd.DataFrame, paper: Mapping[str, float]) -> Drawing:
         f"heterogeneous ones begin{ring}. Heterogeneous: {told}."
     )
     alt = f"Heterogeneous: {told}. All shares: {_spoken(shares)}."
-    return Drawing.told(figure, "Stacked bars", text, table, alt=alt)
+    return Drawing.of("Stacked bars", figure, text, table, alt=alt)
 
 
 def pattern_layers(table: pd.DataFrame) -> Drawing:
@@ -150,17 +150,17 @@ def pattern_layers(table: pd.DataFrame) -> Drawing:
     if shares.index.min() < 1:
         raise BadValue("a layer is below 1; count layers from 1.")
     with style.drawing():
-        figure, panel = one_panel("column", 3.0)
+        figure, (panel,) = panel_grid(1, 3.0, width="column")
         _stack(panel, shares, shares.index.to_numpy(), 0.84, across=False)
-        layer_axis(panel, shares.index, most=24)
-        panel.set(ylim=(0, 100), ylabel="maps, percent")
+        layer_ticks(panel, list(shares.index), 24, rim=0.6)
+        panel.set(ylim=(0, 100), xlabel="layer", ylabel="maps, percent")
         panel.tick_params(axis="x", length=0)
         _legend(figure)
     peaks = shares.loc[:, shares.max() > 0].agg(["idxmax", "max"]).T.reset_index()
     told = in_words(peaks, "{pattern} in layer {idxmax:.0f} ({max:.0f}%)")
     text = f"Maps of each layer by pattern. Each is most common: {told}."
     alt = f"{text} {_spoken(shares.rename('layer {}'.format))}."
-    return Drawing.told(figure, f"Stacked bars over {len(shares)} layers", text, table, alt=alt)
+    return Drawing.of(f"Stacked bars over {len(shares)} layers", figure, text, table, alt=alt)
 
 
 def _shares(table: pd.DataFrame, by: str) -> pd.DataFrame:
@@ -232,19 +232,19 @@ def pattern_confusion(table: pd.DataFrame) -> Drawing:
         grid = part.pivot(index="label", columns="called", values="n")
         grids[str(name)] = grid.reindex(index=PATTERNS, columns=PATTERNS).fillna(0).astype(float)
     with style.drawing():
-        aspect = {1: 0.9, 2: 1.05}.get(len(grids), 1.24)
-        figure, panels = metric_panels(len(grids), columns=3, aspect=aspect)
+        tall = {1: 3.8, 2: 3.5, 3: 3.1}.get(len(grids), 2.9 * math.ceil(len(grids) / 3))
+        width = {1: "narrow", 2: "column"}.get(len(grids), "wide")
+        figure, panels = panel_grid(len(grids), tall, columns=3, width=width, sharey=True)
         for panel, (name, grid) in zip(panels, grids.items(), strict=True):
             _confusion(panel, grid)
             panel.set_title(f"{name}, {grid.sum(axis=None):,.0f} maps", fontsize=9, pad=16)
             panel.set_xlabel("called", fontsize=8)
-            panel.set_ylabel("label by eye", fontsize=8)
-            panel.label_outer()
+        panels[0].set_ylabel("label by eye", fontsize=8)
     told = " ".join(_agreement(name, grid.to_numpy()) for name, grid in grids.items())
     text = f"Numbers are maps; the darker, the more of a label's row. {told}"
     each = "; ".join(f"{name} {_scores(grid)}" for name, grid in grids.items())
     kind = "Matrices of label by eye and pattern called"
-    return Drawing.told(figure, kind, text, table, alt=f"{told} F1: {each}.")
+    return Drawing.of(kind, figure, text, table, alt=f"{told} F1: {each}.")
 
 
 def _confusion(panel: Axes, grid: pd.DataFrame) -> None:

@@ -19,7 +19,7 @@ from attnlib.plots import panels, style
 from attnlib.plots.drawing import Drawing, in_words, need
 from attnlib.plots.labels import task_name, upper
 from attnlib.plots.planes import named_heads, write_names
-from attnlib.plots.rows import HOLLOW, OURS, ROW
+from attnlib.plots.rows import HOLLOW, OURS, ROW, row_axis, row_dots
 
 FAR = 0.99
 """Colours reach a quarter beyond this quantile: a few outliers would leave all others pale."""
@@ -46,30 +46,24 @@ def start_dots(
         raise BadValue(f"{len(labels)} kinds of training; expected {len(MARKS)} or fewer.")
     rest = iter(("other", "next", "special", "syntax"))
     with style.drawing():
-        figure, panel = panels.one_panel("wide", 0.95 + 1.45 * ROW * len(tasks))
+        figure, (panel,) = panels.panel_grid(1, 0.95 + 1.45 * ROW * len(tasks))
         for number, label in enumerate(labels):
             colour = OURS if label == strongest else style.LOOKS[next(rest)].colour
             part = table[table["label"] == label].set_index("task").reindex(tasks)
             at = np.arange(len(tasks)) + 0.13 * (number - (len(labels) - 1) / 2)
-            free: Any = {"color": colour, "clip_on": False}
-            panel.hlines(at, part["low"], part["high"], lw=1.6, alpha=0.5, **free)
-            size: Any = {"ms": 9, "mew": 1.8} if MARKS[number] == "|" else {"ms": 6.5, "mew": 0}
-            panel.plot(part["value"], at, MARKS[number], label=label, **size, **free)
+            look: Any = {"ms": 9, "mew": 1.8} if MARKS[number] == "|" else {"ms": 6.5}
+            look |= {"color": colour, "marker": MARKS[number], "line": 1.6}
+            row_dots(panel, at, part[["value", "low", "high"]], label, **look)
             ring: Any = {**HOLLOW, "mec": colour, "ms": 9.5, "mew": 1.2, "clip_on": False}
             panel.plot([paper.get((label, task), math.nan) for task in tasks], at, **ring)
-        panel.set_yticks(range(len(tasks)), [task_name(task) for task in tasks])
-        panel.set(ylim=(len(tasks) - 0.5, -0.5), xlabel="points")
-        panel.xaxis.set_major_locator(MaxNLocator(6))
-        panels.light_grid(panel, "x")
-        panel.tick_params(axis="y", length=0)
-        panel.spines["left"].set_visible(False)
-        panels.legend_below(figure, 3)
+        row_axis(panel, range(len(tasks)), [task_name(task) for task in tasks], "points", None)
+        panels.one_legend(figure, ncols=3)
     best = table[table["label"] == strongest]
     best = in_words(best, "{task} {value:.1f}", between=", ", task=task_name)
     rings = " Rings: the paper." if paper else ""
     text = f"Scores on held-out inputs in points, with 95% intervals.{rings} {strongest}: {best}."
     alt = in_words(table, "{task}, {label}: {value:.1f}", task=task_name) + "."
-    return Drawing.told(figure, f"Marks for {len(tasks)} tasks", text, table, alt=alt)
+    return Drawing.of(f"Marks for {len(tasks)} tasks", figure, text, table, alt=alt)
 
 
 # --- grids of heads -------------------------------------------------------------------------------
@@ -104,17 +98,20 @@ def task_grids(
     shape = (int(rows["layer"].max()), int(rows["head"].max()))
     scale, label = _scale(rows[value], diverging), f"{what}, {unit}" if unit else what
     with style.drawing():
-        columns = math.ceil(len(counts) / math.ceil(len(counts) / 4))
-        cell = (style.WIDTHS["wide" if columns > 1 else "narrow"] / columns - 0.4) / shape[1]
-        aspect = (0.8 + cell * shape[0]) / (0.4 + cell * shape[1])
-        figure, axes = panels.metric_panels(len(counts), columns=columns, aspect=aspect)
+        lines = math.ceil(len(counts) / 4)
+        columns = math.ceil(len(counts) / lines)
+        width = {1: "narrow", 2: "column"}.get(columns, "wide")
+        cell = (style.WIDTHS[width] / columns - 0.4) / shape[1]
+        look: Any = {"columns": columns, "width": width, "gap": 0.03}
+        tall = 0.8 + lines * (0.5 + cell * shape[0])
+        figure, axes = panels.panel_grid(len(counts), tall, **look)
         for panel, name in zip(axes, counts["name"], strict=True):
             mine = rows[group] == name
             _grid(panel, rows[mine], value, shape, scale)
             marks = rows[mine & ringed]
             colours = scale.to_rgba(marks[value].to_numpy(float))
             inks = [style.ink_on(to_hex(colour)) for colour in colours]
-            look: Any = {"lw": 0.0, "fc": inks} if crowded else {"lw": 1.1, "fc": "none"}
+            look = {"lw": 0.0, "fc": inks} if crowded else {"lw": 1.1, "fc": "none"}
             side = (0.2 if crowded else 0.55) * min(72 * cell, 14)
             panel.scatter(marks["head"], marks["layer"], s=side**2, edgecolor=inks, **look)
             panel.set_title(task_name(name), fontsize=9)
@@ -136,7 +133,7 @@ def task_grids(
         f"{f' Heads without a value: {gone}.' if gone else ''}"
     )
     kind = f"Grids of {shape[0]} layers and {shape[1]} heads, {len(counts)} in all"
-    return Drawing.told(figure, kind, text, rows)
+    return Drawing.of(kind, figure, text, rows)
 
 
 def _ordered_rows(table: pd.DataFrame, value: str, keys: list[str], *more: str) -> pd.DataFrame:
@@ -224,13 +221,14 @@ def task_matrix(
     notes = wide[note][kinds].where(grid.notna(), "") if note else None
     scale = Normalize(min(0.0, grid.min(axis=None)), grid.max(axis=None) or 1.0)
     with style.drawing():
-        figure, panel = panels.one_panel("wide", 0.75 + (0.36 if note else 0.29) * len(tasks))
+        tall = 0.75 + (0.36 if note else 0.29) * len(tasks)
+        figure, (panel,) = panels.panel_grid(1, tall)
         panels.number_cells(panel, grid, texts, notes, norm=scale)
         panel.xaxis.tick_top()
         panel.tick_params(length=0, labelsize=8.5)
     best = grid.dropna(how="all").agg(["idxmax", "max"], axis=1).reset_index()
     text = f"{upper(what)}. Largest: {in_words(best, '{task} {idxmax} ({max:.2f})')}."
-    return Drawing.told(figure, f"A table of {grid.shape} cells", text, table)
+    return Drawing.of(f"A table of {grid.shape} cells", figure, text, table)
 
 
 def _kind_name(kind: str) -> str:
@@ -256,7 +254,7 @@ def heads_against(
     unit = places.assign(**{axis: places[axis] / (np.ptp(places[axis]) or 1.0) for axis in "xy"})
     marked = places.loc[named_heads(unit, NAMED, apart=0.08).index]
     with style.drawing():
-        figure, panel = panels.one_panel("column", 3.6)
+        figure, (panel,) = panels.panel_grid(1, 3.6, width="column")
         norm = Normalize(1, max(float(rows["layer"].max()), 2.0))
         look: Any = {"cmap": LAYERS, "norm": norm, "ec": style.FAINT, "lw": 0.6}
         dots = panel.scatter(rows[x], rows[y], c=rows["layer"], s=30, **look)
@@ -274,7 +272,7 @@ def heads_against(
     form = f"{{name}} ({{x:.{across}f}}, {{y:.{upwards}f}})"
     told = in_words(marked, form, between=", ")
     text = f"Each dot is a head; across: {x_label}, upwards: {y_label}. Farthest out: {told}."
-    return Drawing.told(figure, f"A scatter plot of {len(rows)} heads", text, rows)
+    return Drawing.of(f"A scatter plot of {len(rows)} heads", figure, text, rows)
 
 
 def _decimals(size: float) -> int:
@@ -300,14 +298,14 @@ def two_profiles(table: pd.DataFrame, *, names: tuple[str, str], what: str) -> D
             panel.plot(part["layer"], part["ours"], **line)
             panel.plot(part["layer"], part["other"], label=names[1], **{**HOLLOW, "ms": 6})
             panel.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-        panels.legend_below(figure, 2)
+        panels.one_legend(figure, ncols=2)
     far = table.loc[(table["ours"] - table["other"]).abs().idxmax()]
     text = (
         f"{upper(what)}, by layer: {names[0]} as a line, {names[1]} as rings. "
         f"Farthest apart: {task_name(far['task'])}, layer {int(far['layer'])}, "
         f"{far['ours']:.2f} and {far['other']:.2f}."
     )
-    return Drawing.told(figure, "Lines over layers", text, table)
+    return Drawing.of("Lines over layers", figure, text, table)
 
 
 def layer_changes(table: pd.DataFrame) -> Drawing:
@@ -326,7 +324,7 @@ def layer_changes(table: pd.DataFrame) -> Drawing:
         for _, panel, part in parts:
             clipped += _change_dots(panel, part, _ends(rows if shared else part))
             panels.say_undefined(panel, part["change"])
-        panels.legend_below(figure, 2)
+        panels.one_legend(figure, ncols=2)
     known = rows[rows["change"].notna()]
     form = f"+.{_decimals(min(10.0, known['change'].abs().max()))}f"  # one decimal at least
     told = f"{{change:{form}}} ({{task}}, layer {{layer}})"
@@ -346,7 +344,7 @@ def layer_changes(table: pd.DataFrame) -> Drawing:
     span = f"{{task}} from {{low:{form}}} to {{high:{form}}}, {{sure}} significant"
     each = in_words(ends.reset_index(), span, task=task_name)
     alt = f"{text} By task: {each}."
-    return Drawing.told(figure, "Dots over layers", text, rows, alt=alt)
+    return Drawing.of("Dots over layers", figure, text, rows, alt=alt)
 
 
 def _ends(rows: pd.DataFrame) -> tuple[float, float]:
@@ -372,7 +370,8 @@ def _change_dots(panel: Axes, rows: pd.DataFrame, ends: tuple[float, float]) -> 
     for layers, end, marker in zip(beyond, ends, ("v", "^"), strict=True):
         for layer in layers:
             panel.plot(layer, end, marker, ms=4, mew=0, color=OURS, clip_on=False)
-    panels.layer_axis(panel, rows["layer"])
+    panels.layer_ticks(panel, sorted(rows["layer"].unique()), 6)
+    panel.set_xlabel("layer", fontsize=8)
     panel.set_ylim(ends)
     panel.yaxis.set_major_locator(MaxNLocator(5))
     return sum(map(len, beyond))

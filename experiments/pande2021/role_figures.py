@@ -23,7 +23,7 @@ from attnlib.metrics.sieves import COARSE
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
 from attnlib.plots.labels import task_name
-from attnlib.plots.panels import number_cells
+from attnlib.plots.panels import number_cells, panel_grid
 
 # Places in a cell, row by row. Each coarse role is one compact shape: local a pair above, the
 # delimiters a pair at the left, syntax a square, block the corner that is left.
@@ -79,11 +79,11 @@ def role_overlaps(table: pd.DataFrame) -> Drawing:
     total = Counter(exact)
     order = sorted(total, key=lambda one: (-total[one], len(one), [*map(COARSE.index, one)]))
     with style.drawing():
-        width = style.WIDTHS["column" if len(n) == 1 else "wide"]
-        size = (width, 0.3 + 0.2 * (len(COARSE) + len(order) + 3))
-        figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(wspace=0.02))
-        ratios: Any = {"width_ratios": [2.1, *[(width - 2.1) / len(n)] * len(n)]}
-        left, *panels = figure.subplots(1, 1 + len(n), sharey=True, gridspec_kw=ratios)
+        width = "column" if len(n) == 1 else "wide"
+        ratios = [2.1, *[(style.WIDTHS[width] - 2.1) / len(n)] * len(n)]
+        look: Any = {"width": width, "ratios": ratios, "sharey": True, "gap": 0.02}
+        tall = 0.3 + 0.2 * (len(COARSE) + len(order) + 3)
+        figure, (left, *panels) = panel_grid(1 + len(n), tall, **look)
         _dot_matrix(left, order)
         longest = max(sizes.max(axis=None), *groups.values())
         for panel, task in zip(panels, n.index, strict=True):
@@ -110,7 +110,7 @@ def role_overlaps(table: pd.DataFrame) -> Drawing:
     rows += [(t, "+".join(o) or "no role", True, groups[t, o]) for t in n.index for o in order]
     shown = pd.DataFrame(rows, columns=["task", "roles", "exact", "heads"])
     kind = "Bars of heads per role and per combination of roles"
-    return Drawing.told(figure, kind, text, shown, alt=f"{told}.")
+    return Drawing.of(kind, figure, text, shown, alt=f"{told}.")
 
 
 def _dot_matrix(panel: Axes, order: Sequence[tuple[str, ...]]) -> None:
@@ -158,10 +158,8 @@ def overlap_matrix(table: pd.DataFrame) -> Drawing:
         both = part.T @ part  # heads with the role of the row and that of the column
         shares[str(task)], sizes[str(task)] = both.div(np.diag(both), axis=0), np.diag(both)
     with style.drawing():
-        cell = min(0.46, (style.WIDTHS["wide"] - 0.9) / (4.4 * len(shares)))
-        size = (0.9 + 4.4 * len(shares) * cell, 1.0 + 4.4 * cell)
-        figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(wspace=0.02))
-        panels = figure.subplots(1, len(shares), sharey=True, squeeze=False)[0]
+        look: Any = {"width": "narrow" if len(shares) == 1 else "wide", "sharey": True, "gap": 0.02}
+        figure, panels = panel_grid(len(shares), 2.6 if len(shares) > 2 else 3.0, **look)
         for panel, (task, share) in zip(panels, shares.items(), strict=True):
             _matrix_panel(panel, share.rename(role_name).rename(columns=role_name), sizes[task])
             panel.set_title(task_name(task), fontsize=9.5)
@@ -224,7 +222,7 @@ def role_grid(table: pd.DataFrame) -> Drawing:
         f"{counts}. {extremes}."
     )
     kind, alt = f"Grids of heads with up to {len(FINE)} squares each", f"Several roles: {counts}."
-    return Drawing.told(figure, kind, text, rows, alt=f"{alt} {extremes}.")
+    return Drawing.of(kind, figure, text, rows, alt=f"{alt} {extremes}.")
 
 
 def _grid_panels(n: int, rows: pd.DataFrame) -> tuple[Figure, list[Axes], Axes]:

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
@@ -54,10 +53,10 @@ def score_distributions(
                 raise BadValue(f"label '{name}' has no defined score; leave it out.")
             told.append(_histogram(panel, scores, known.loc[name], threshold))
             panel.set_title(str(name), fontsize=9.5, pad=26)
-        panels.legend_below(figure, 2 if n == 1 else 4)
+        panels.one_legend(figure, ncols=2 if n == 1 else 4)
     text = f"How the score varies over the inputs. {' '.join(told)}"
     kind = "Histograms of the score of single inputs"
-    return Drawing.told(figure, kind, text, table, alt=" ".join(told))
+    return Drawing.of(kind, figure, text, table, alt=" ".join(told))
 
 
 def _histogram(panel: Axes, scores: np.ndarray, stats: pd.Series, threshold: float) -> str:
@@ -109,10 +108,10 @@ def scores_and_p_values(
         raise BadValue("no p-value is defined; there is nothing to draw.")
     low, high = 100 * (tests["p"] < 0.05).mean(), 100 * (tests["p"] > 0.95).mean()
     with style.drawing():
-        figure, (left, right) = panels.metric_panels(2, columns=2, aspect=0.84)
+        figure, (left, right) = panels.metric_panels(2, aspect=0.84)
         _cumulative(left, known, threshold, mean)
         _p_bars(right, tests, low, high)
-        panels.legend_below(figure, 6)
+        panels.one_legend(figure, ncols=6)
     passing = []
     for role, part in known.groupby("role", sort=False):
         line = part.sort_values("score")
@@ -130,7 +129,7 @@ def scores_and_p_values(
     )
     alt = f"Above {threshold:g}: {told}. {parts}."
     both = pd.concat([scores.assign(panel="scores"), p_values.assign(panel="p-values")])
-    return Drawing.told(figure, "Cumulative curves and a histogram", text, both, alt=alt)
+    return Drawing.of("Cumulative curves and a histogram", figure, text, both, alt=alt)
 
 
 def _role_lines(panel: Axes, rows: pd.DataFrame, x: str, y: str, **marks: Any) -> None:
@@ -168,8 +167,8 @@ def _p_bars(panel: Axes, tests: pd.DataFrame, low: float, high: float) -> None:
     edges, base = np.linspace(0, 1, 21), np.zeros(20)
     for role, part in tests.groupby("role", sort=False):
         height = 100 * np.histogram(part["p"], edges)[0] / len(tests)
-        look: Any = {"color": role_look(str(role)).colour, "lw": 0, "label": role}
-        panel.bar(edges[:-1] + 0.025, height, 0.046, bottom=base, **look)
+        colour = role_look(str(role)).colour
+        panel.bar(edges[:-1] + 0.025, height, 0.046, bottom=base, color=colour, lw=0)
         base += height
     panel.axvspan(0.05, 0.95, color=style.FAINT, alpha=0.16, lw=0, zorder=0)
     top = 1.12 * float(base.max())
@@ -201,7 +200,7 @@ def threshold_curves(table: pd.DataFrame, *, threshold: float = 3.0) -> Drawing:
                 panel.plot(threshold, number, "o", color=role_look(role).colour, ms=5, mew=0)
                 shift: Any = {"xytext": (4, 3), "textcoords": "offset points", "fontsize": 8}
                 panel.annotate(f"{number:.0f}", (threshold, number), **shift)
-        panels.legend_below(figure, 4)
+        panels.one_legend(figure, ncols=4)
     numbers = "{assigned:.0f} of {heads:.0f} ({assigned_bh:.0f} and {assigned_holm:.0f})"
     at = in_words(here, "{role} " + numbers, role=role_name) or "no value"
     span = f"{table['threshold'].min():g} to {table['threshold'].max():g}"
@@ -209,7 +208,7 @@ def threshold_curves(table: pd.DataFrame, *, threshold: float = 3.0) -> Drawing:
         f"Heads with a role at thresholds from {span}; the band reaches down to Holm's correction. "
         f"At {threshold:g} (in brackets after Benjamini-Hochberg and Holm): {at}."
     )
-    return Drawing.told(figure, "Falling curves", text, table)
+    return Drawing.of("Falling curves", figure, text, table)
 
 
 def _threshold_panel(panel: Axes, part: pd.DataFrame, colour: str) -> None:
@@ -249,7 +248,7 @@ def decision_sizes(table: pd.DataFrame) -> Drawing:
         f"Share of decisions that agree with those on all inputs. With {sizes[0]:,.0f} inputs: "
         f"{first}. Inputs from which on 95% agree: {lasting}."
     )
-    return Drawing.told(figure, "Rising lines", text, table)
+    return Drawing.of("Rising lines", figure, text, table)
 
 
 def _lasting(part: pd.DataFrame) -> str:
@@ -290,7 +289,7 @@ def bias_changes(table: pd.DataFrame) -> Drawing:
         f"After minus before fine-tuning, with 95% intervals. Final layers{mean}: {ends}. "
         f"{sure} of {len(rows)} intervals exclude 0. Largest: {most}."
     )
-    return Drawing.told(figure, "Dots with intervals", text, table)
+    return Drawing.of("Dots with intervals", figure, text, table)
 
 
 def _change_panel(panel: Axes, rows: pd.DataFrame, colour: str, marks: dict[str, str]) -> None:
@@ -329,7 +328,7 @@ def bias_change_by_layer(table: pd.DataFrame) -> Drawing:
     most = rows.loc[rows.groupby("role", sort=False)["change"].apply(lambda c: c.abs().idxmax())]
     told = in_words(most, "{role} {change:+.2f} in layer {layer} of {task}", **NAMES)
     text = f"After minus before fine-tuning; bands are 95% intervals. Largest changes: {told}."
-    return Drawing.told(figure, "Lines over layers", text, table)
+    return Drawing.of("Lines over layers", figure, text, table)
 
 
 def layer_profiles_beside(table: pd.DataFrame) -> Drawing:
@@ -344,7 +343,7 @@ def layer_profiles_beside(table: pd.DataFrame) -> Drawing:
         for role, panel, part in parts:
             _profile(panel, part)
             panel.set_ylim(0, 1.35 * (highest[role] or 1))  # room for the correlation
-        panels.legend_below(figure, 2)
+        panels.one_legend(figure, ncols=2)
     rho = table.drop_duplicates(["role", "task"]).dropna(subset=["rho"])
     told = "No rank correlation is defined."
     if len(rho):
@@ -353,7 +352,7 @@ def layer_profiles_beside(table: pd.DataFrame) -> Drawing:
         median = f"median {rho['rho'].median():.2f}"
         told = f"Rank correlation over {len(rho)} panels: {median}, highest {ends}."
     text = f"Mean bias per layer, ours solid and the authors' hollow. {told}"
-    return Drawing.told(figure, "Lines over layers", text, table)
+    return Drawing.of("Lines over layers", figure, text, table)
 
 
 def _profile(panel: Axes, part: pd.DataFrame) -> None:
@@ -379,20 +378,21 @@ def _role_task_panels(
     if len(tasks) == 1:
         figure, found = panels.group_panels(table, "role", role_name, ylabel="")
     else:
-        size = (style.WIDTHS["wide"], 0.55 + 1.2 * len(roles))
-        figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(wspace=0.03, hspace=0.04))
-        grid = figure.subplots(len(roles), len(tasks), sharex=True, sharey="row", squeeze=False)
-        for panel, task in zip(grid[0], tasks, strict=True):
+        look: Any = {"columns": len(tasks), "gap": 0.03, "sharex": True, "sharey": "row"}
+        tall = 0.55 + 1.2 * len(roles)
+        figure, axes = panels.panel_grid(len(roles) * len(tasks), tall, **look)
+        for panel, task in zip(axes, tasks, strict=False):
             panel.set_title(task_name(task), fontsize=9)
-        for panel, role in zip(grid[:, 0], roles, strict=True):
+        for panel, role in zip(axes[:: len(tasks)], roles, strict=True):
             panel.set_ylabel(fill(role_name(role), 12), fontsize=8.5, fontweight="bold")
-        figure.align_ylabels(grid[:, 0])
+        figure.align_ylabels(axes[:: len(tasks)])
         found = [
             (role, panel, table[(table["role"] == role) & (table["task"] == task)])
-            for (role, task), panel in zip(product(roles, tasks), grid.flat, strict=True)
+            for (role, task), panel in zip(product(roles, tasks), axes, strict=True)
         ]
     for _, panel, _ in found:
-        panels.layer_axis(panel, table["layer"], most=4)
+        panels.layer_ticks(panel, sorted(table["layer"].unique()), 4)
+        panel.set_xlabel("layer", fontsize=8)
         if len(tasks) > 1:
             panel.label_outer()
         panel.yaxis.set_major_locator(MaxNLocator(4))

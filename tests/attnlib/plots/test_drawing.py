@@ -42,7 +42,7 @@ def scores() -> pd.DataFrame:
             enumerate(["nearest", "head match", "head"], 2), enumerate(["all", "pronoun"])
         )
     ]
-    return pd.DataFrame(rows, columns=["system", "kind", "accuracy", "low", "high"])
+    return pd.DataFrame(rows, columns=["label", "kind", "value", "low", "high"])
 
 
 def plane() -> pd.DataFrame:
@@ -64,16 +64,14 @@ def gradients() -> pd.DataFrame:
 
 
 def drawings() -> list[Drawing]:
-    named = {"label": "system", "value": "accuracy"}
     one = scores()[scores()["kind"] == "all"]
     return [
         relation_accuracies(relations(), PAPER),
         relation_accuracies(relations()),
-        labelled_scores(one, {"head": 65.0, "neural": 83.0}, **named),
-        labelled_scores(scores(), {("head", "pronoun"): 64.0}, group="kind", **named),
+        labelled_scores(one, {"head": 65.0, "neural": 83.0}),
+        labelled_scores(scores(), {("head", "pronoun"): 64.0}, group="kind"),
         head_map(plane()),
-        layer_lines(gradients(), log=True),
-        layer_lines(gradients(), title="attention"),
+        layer_lines(gradients(), unit="mean |gradient|"),
     ]
 
 
@@ -96,7 +94,7 @@ def test_drawing_leaves_the_table_as_it_was() -> None:
         (relation_accuracies, relations()),
         (head_map, plane()),
         (layer_lines, gradients()),
-        (lambda table: labelled_scores(table, label="system", value="accuracy"), scores()),
+        (labelled_scores, scores()),
     ]
     for make, table in makers:
         before = table.copy()

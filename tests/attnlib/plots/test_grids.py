@@ -32,7 +32,7 @@ def drawings(table: pd.DataFrame) -> list[Drawing]:
         grids.head_grid(table, "entropy"),
         grids.head_grid(table, METRICS),
         profiles.layer_profile(table, METRICS, reference={"mass_to_sep": 0.02}),
-        profiles.layer_profile(table, "mass_to_sep", reference=table, reference_name="paper"),
+        profiles.layer_profile(table, "mass_to_sep"),
         grids.strongest_heads(table, "mass_to_previous", n=3),
     ]
 

@@ -18,8 +18,8 @@ from attnlib.plots.lines import (
     LONGEST_WORD,
     MOST_WORDS,
     Lines,
+    as_table,
     attention_line_panels,
-    attention_lines,
 )
 
 WORDS = ["[CLS]", "the", "cat", "sat", "[SEP]"]
@@ -34,8 +34,10 @@ def weights() -> np.ndarray:
 
 
 def drawn(**changes: object) -> Drawing:
-    given: dict = {"head": "8-11", "what": "nouns", "highlight": {2}} | changes
-    return attention_lines(WORDS, given.pop("weights", weights()), **given)
+    given: dict = {"weights": weights(), "head": "8-11", "what": "nouns", "highlight": {2}}
+    given |= changes
+    limit = {"threshold": given.pop("threshold")} if "threshold" in given else {}
+    return attention_line_panels(as_table([Lines(WORDS, **given)]), **limit)
 
 
 def lines_of(panel: Axes) -> LineCollection:
@@ -74,12 +76,12 @@ def test_width_and_opacity_grow_with_the_weight() -> None:
 
 
 def test_only_lines_of_highlighted_words_carry_the_colour() -> None:
-    drawing = drawn(meaning="previous")
+    drawing = drawn()
     found = lines_of(drawing.figure.axes[0])
     colours = [to_hex(colour[:3]) for colour in found.get_colors()]
-    assert colours.count(style.LOOKS["previous"].colour) == 1
-    assert set(colours) == {style.LOOKS["previous"].colour, style.FAINT}
-    assert list(drawing.table["highlighted"]).count(True) == 1
+    assert colours.count(style.LOOKS["syntax"].colour) == 1
+    assert set(colours) == {style.LOOKS["syntax"].colour, style.FAINT}
+    assert list(drawing.table["highlight"]).count(True) == 1
     bold = {t.get_text() for t in drawing.figure.axes[0].texts if t.get_fontweight() == "bold"}
     assert bold == {"cat"}
 
@@ -135,19 +137,19 @@ def test_a_map_between_units_is_put_into_reading_order() -> None:
 @pytest.mark.parametrize(("n", "columns", "rows"), [(1, 1, 1), (2, 2, 1), (3, 3, 1), (4, 2, 2)])
 def test_panels_stand_side_by_side(n: int, columns: int, rows: int) -> None:
     panels = [Lines(WORDS, weights(), f"1-{i}", "nouns") for i in range(1, n + 1)]
-    drawing = attention_line_panels(panels)
+    drawing = attention_line_panels(as_table(panels))
     boxes = [axis.get_position() for axis in drawing.figure.axes]
     assert len({round(box.x0, 4) for box in boxes}) == columns
     assert len({round(box.y1, 4) for box in boxes}) == rows
     assert all(box.x0 >= 0 and box.x1 <= 1 and box.y0 >= 0 and box.y1 <= 1 for box in boxes)
-    assert list(drawing.table["panel"].unique()) == list(range(1, n + 1))
+    assert list(drawing.table["panel"].unique()) == list(range(n))
     shown = {text.get_text() for text in drawing.figure.texts}
     assert {f"Head 1-{i}" for i in range(1, n + 1)} <= shown
 
 
 def test_long_words_take_fewer_columns_and_are_cut() -> None:
     words = [*WORDS[:-1], "internationalization"]
-    drawing = attention_line_panels([Lines(words, weights(), "1-1")] * 3)
+    drawing = attention_line_panels(as_table([Lines(words, weights(), "1-1")] * 3))
     assert len({round(axis.get_position().x0, 4) for axis in drawing.figure.axes}) == 2
     texts = [text.get_text() for text in drawing.figure.axes[0].texts]
     assert max(map(len, texts)) == LONGEST_WORD
@@ -157,7 +159,7 @@ def test_long_words_take_fewer_columns_and_are_cut() -> None:
 def test_words_stay_inside_the_figure_and_clear_of_the_next_panel() -> None:
     long = ["representatives" if i % 3 else "a" for i in range(20)]
     panels = [Lines(long, np.eye(20), "1-1", "a long description of what this head does all day")]
-    figure = attention_line_panels(panels * 4).figure
+    figure = attention_line_panels(as_table(panels * 4)).figure
     renderer = FigureCanvasAgg(figure).get_renderer()
     boxes = [
         [text.get_window_extent(renderer) for text in axis.texts if text.get_text() != "a"]
@@ -174,7 +176,7 @@ def test_a_page_of_panels_stays_small() -> None:
     generator = np.random.default_rng(0)
     maps = generator.dirichlet(np.full(20, 0.3), size=(6, 20))
     panels = [Lines([f"word{i}" for i in range(20)], one, "1-1") for one in maps]
-    assert len(attention_line_panels(panels).svg()) < 300_000
+    assert len(attention_line_panels(as_table(panels)).svg()) < 300_000
 
 
 def test_ink_follows_the_page_and_the_file_is_the_same_every_time() -> None:
@@ -186,7 +188,7 @@ def test_ink_follows_the_page_and_the_file_is_the_same_every_time() -> None:
 
 def test_words_cannot_break_the_page() -> None:
     words = ["<b>", "&", '"', "$x$", "_"]
-    page = attention_lines(words, weights(), head="1-1")._repr_html_()
+    page = attention_line_panels(as_table([Lines(words, weights(), "1-1")]))._repr_html_()
     assert "<b>" not in page
     assert re.search(r">\s*\$x\$\s*<", page)
 
@@ -199,7 +201,6 @@ def test_words_cannot_break_the_page() -> None:
         ({"weights": -np.eye(5)}, "not between 0 and 1"),
         ({"highlight": {5}}, "highlight names place 5"),
         ({"threshold": 1.0}, "threshold is 1.0"),
-        ({"meaning": "nothing"}, "meaning is 'nothing'"),
     ],
 )
 def test_bad_input_is_named(changes: dict, message: str) -> None:
@@ -210,8 +211,8 @@ def test_bad_input_is_named(changes: dict, message: str) -> None:
 def test_too_many_words_and_no_words_are_refused() -> None:
     n = MOST_WORDS + 1
     with pytest.raises(BadValue, match=f"has {n} words"):
-        attention_lines(["a"] * n, np.eye(n), head="1-1")
+        as_table([Lines(["a"] * n, np.eye(n), "1-1")])
     with pytest.raises(BadValue, match="has 0 words"):
-        attention_lines([], np.zeros((0, 0)), head="1-1")
-    with pytest.raises(BadValue, match="no panel"):
-        attention_line_panels([])
+        as_table([Lines([], np.zeros((0, 0)), "1-1")])
+    with pytest.raises(BadValue, match="has no row"):
+        attention_line_panels(as_table([]))

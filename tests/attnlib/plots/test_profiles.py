@@ -25,23 +25,22 @@ def test_each_class_is_a_line_with_its_band_and_name() -> None:
     lines = [line for line in panel.lines if len(np.atleast_1d(line.get_xdata())) == 6]
     np.testing.assert_allclose(lines[0].get_ydata(), 0.5 / np.arange(1, 7))
     assert len({(line.get_color(), line.get_marker()) for line in lines}) == 3
-    assert {text.get_text() for text in panel.texts} == set(gradients()["class"])
+    legend = panel.get_legend()
+    assert legend is not None
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names == ["[SEP]", "other tokens", "periods and commas"]  # as they end, from above
     assert panel.get_ylim()[0] == 0
 
 
-def test_names_at_the_ends_do_not_overlap() -> None:
-    figure = layer_lines(gradients(), log=True).figure
+def test_names_next_to_the_lines_do_not_overlap() -> None:
+    figure = layer_lines(gradients()).figure
     renderer = FigureCanvasAgg(figure).get_renderer()
     figure.draw_without_rendering()
-    boxes = sorted(
-        (text.get_window_extent(renderer) for text in figure.axes[0].texts), key=lambda box: box.y0
-    )
-    assert all(low.y1 <= high.y0 for low, high in pairwise(boxes))
-
-
-def test_a_logarithmic_axis_and_a_title_are_drawn() -> None:
-    (panel,) = layer_lines(gradients(), log=True, title="to [SEP]").figure.axes
-    assert panel.get_yscale() == "log" and panel.get_title("left") == "to [SEP]"
+    legend = figure.axes[0].get_legend()
+    assert legend is not None
+    boxes = [text.get_window_extent(renderer) for text in legend.get_texts()]
+    assert all(low.y1 <= high.y0 for high, low in pairwise(boxes))
+    assert all(box.x1 <= figure.bbox.x1 for box in boxes)
 
 
 def test_layers_without_a_mean_are_gaps() -> None:
@@ -51,8 +50,6 @@ def test_layers_without_a_mean_are_gaps() -> None:
     assert "[SEP]: 0.5 in layer 1, 0.1 in layer 5" in drawing.alt
     with pytest.raises(BadValue, match="no layer has a mean"):
         layer_lines(table.assign(mean=NAN))
-    with pytest.raises(BadValue, match="logarithmic"):
-        layer_lines(table.assign(mean=0.0), log=True)
 
 
 def test_classes_have_the_colours_of_their_meaning() -> None:

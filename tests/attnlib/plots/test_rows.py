@@ -88,7 +88,7 @@ def test_nothing_is_written_beyond_the_edge_of_the_figure() -> None:
 
 def test_groups_are_small_multiples_with_the_same_rows() -> None:
     paper = {("head", "pronoun"): 64.0, ("neural", "all"): 83.0}
-    drawing = labelled_scores(scores(), paper, label="system", value="accuracy", group="kind")
+    drawing = labelled_scores(scores(), paper, group="kind")
     one, other = drawing.figure.axes
     names = ["nearest", "head match", "head", "neural"]
     assert [text.get_text() for text in one.get_yticklabels()] == names
@@ -101,7 +101,7 @@ def test_groups_are_small_multiples_with_the_same_rows() -> None:
 
 def test_a_single_panel_writes_its_numbers() -> None:
     table = scores()[scores()["kind"] == "all"]
-    drawing = labelled_scores(table, {"head": 65.0}, label="system", value="accuracy", unit="UAS")
+    drawing = labelled_scores(table, {"head": 65.0}, unit="UAS")
     texts = {text.get_text() for text in drawing.figure.axes[0].texts}
     assert {"40.0 [38.0, 42.0]", "65", "the paper"} <= texts
     assert "head 40 (paper 65)" in drawing.alt and "UAS" in drawing.alt
@@ -109,8 +109,8 @@ def test_a_single_panel_writes_its_numbers() -> None:
 
 def test_undefined_scores_keep_their_row_without_a_mark() -> None:
     table = scores()[scores()["kind"] == "all"].reset_index(drop=True)
-    table.loc[1, ["accuracy", "low", "high"]] = NAN
-    drawing = labelled_scores(table, label="system", value="accuracy")
+    table.loc[1, ["value", "low", "high"]] = NAN
+    drawing = labelled_scores(table)
     (panel,) = drawing.figure.axes
     assert len(panel.get_yticklabels()) == 3
     assert places(solid(panel, "ours")) == {0: 20, 2: 40}

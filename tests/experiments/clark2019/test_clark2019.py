@@ -11,7 +11,6 @@ import pytest
 
 from attnlib.data.corpora import load_corpus
 from attnlib.measuring.bootstrap import statistics
-from attnlib.plots.lines import panels_of
 from bookkit.claims import load_paper
 from experiments.clark2019.distances import distance_matrix, plane
 from experiments.clark2019.portraits import portraits, relation_portraits
@@ -190,14 +189,14 @@ def test_portraits_are_of_the_heads_that_were_chosen(e5_small: Any) -> None:
     table = surface_table(12, 12)
     chosen = (table["metric"] == "mass_to_next") & (table["layer"] == 1) & (table["head"] == 8)
     table.loc[chosen, "mean"] = 0.9
-    panels = panels_of(portraits(corpus, table, encoder=e5_small).table)
-    assert [panel.what for panel in panels][1] == "attends to the next token"
-    following = panels[1]
-    assert (
-        following.head == "1-8" and following.words[0] == "[CLS]" and following.words[-1] == "[SEP]"
-    )
-    assert np.diag(following.weights, 1).mean() > 0.5
-    np.testing.assert_allclose(following.weights.sum(1), 1, atol=5e-3)
+    panels = portraits(corpus, table, encoder=e5_small).table
+    following = panels[panels["panel"] == 1]
+    assert set(following["what"]) == {"attends to the next token"}
+    words = list(following.loc[following["key"] == 0, "word"])
+    assert set(following["head"]) == {"1-8"} and words[0] == "[CLS]" and words[-1] == "[SEP]"
+    weights = following["weight"].to_numpy().reshape(len(words), len(words))
+    assert np.diag(weights, 1).mean() > 0.5
+    np.testing.assert_allclose(weights.sum(1), 1, atol=5e-3)
 
 
 @pytest.mark.assets
@@ -209,15 +208,20 @@ def test_portraits_of_relations_mark_who_attends(e5_small: Any) -> None:
             {"relation": "xcomp", "head": "1-1", "direction": "dep->head", "gain": 99.0},
         ]
     )
-    (panel,) = panels_of(relation_portraits(corpus, table, encoder=e5_small).table)
-    marked = {panel.words[place].lower() for place in panel.highlight}
-    assert panel.head == "5-5" and marked <= {
-        "the",
-        "a",
-        "an",
-        "this",
-        "that",
-        "no",
-        "every",
-        "each",
-    }
+    panel = relation_portraits(corpus, table, encoder=e5_small).table
+    marked = set(panel.loc[panel["highlight"], "word"].str.lower())
+    assert (
+        set(panel["panel"]) == {0}
+        and set(panel["head"]) == {"5-5"}
+        and marked
+        <= {
+            "the",
+            "a",
+            "an",
+            "this",
+            "that",
+            "no",
+            "every",
+            "each",
+        }
+    )

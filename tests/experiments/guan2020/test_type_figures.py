@@ -27,7 +27,6 @@ from experiments.guan2020.type_figures import (
     type_moves,
     type_plane,
     types_by_layer,
-    types_by_layer_beside,
 )
 from experiments.shared.head_types import TYPES
 from tests.figures import check_readable, check_tables, closest
@@ -108,7 +107,7 @@ def drawings() -> list[Drawing]:
         feature_boxes(features(base), base),
         types_by_layer(base),
         types_by_layer(large),
-        types_by_layer_beside(several()),
+        types_by_layer(several(), by="model"),
         type_moves(moves(n_heads=12)),
         type_moves(moves()[lambda table: table["task"] == "MNLI"]),
         cluster_count_curves(counts(), BEST),
@@ -131,7 +130,7 @@ CASES: list[tuple[Callable[..., Drawing], tuple[pd.DataFrame, ...], str]] = [
     (type_plane, (heads(),), "silhouette"),
     (feature_boxes, (features(heads()), heads()), "value"),
     (types_by_layer, (heads(),), "type"),
-    (types_by_layer_beside, (several(),), "model"),
+    (partial(types_by_layer, by="model"), (several(),), "model"),
     (type_moves, (moves(),), "before"),
     (partial(cluster_count_curves, best=BEST), (counts(),), "bic"),
     (partial(stability_bars, paper=PAPER), (stability(),), "split"),
@@ -291,7 +290,7 @@ def test_the_caption_of_layers_has_the_means() -> None:
 
 def test_models_stand_side_by_side_in_their_order() -> None:
     table = several()
-    drawing = types_by_layer_beside(table)
+    drawing = types_by_layer(table, by="model")
     names = [panel.get_title("left") for panel in drawing.figure.axes]
     assert names == list(MODELS)
     for panel, model in zip(drawing.figure.axes, MODELS, strict=True):
@@ -302,7 +301,7 @@ def test_models_stand_side_by_side_in_their_order() -> None:
         said = f"{model} {sum(top['type'] == 'dense&vertical')} of {len(top)}"
         assert said in drawing.caption
     with pytest.raises(BadValue, match="a head has two rows"):
-        types_by_layer_beside(table.assign(model="one"))
+        types_by_layer(table.assign(model="one"), by="model")
 
 
 def squares(panel: Axes) -> dict[str, set[tuple[float, float]]]:
