@@ -154,7 +154,7 @@ def one_legend(figure: Figure, loc: Any = "outside lower center", **look: Any) -
     """A legend for all panels, in which every label stands once."""
     found: dict[str, Any] = {}
     for panel in figure.axes:
-        handles, names = panel.get_legend_handles_labels()
-        found |= dict(zip(names, handles, strict=True))
+        for handle, name in zip(*panel.get_legend_handles_labels(), strict=True):
+            found.setdefault(name, handle)
     shape: Any = {"ncols": 5, "fontsize": 8, **style.TIGHT, **look}
     figure.legend(list(found.values()), list(found), loc=loc, **shape)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,8 +12,8 @@ from matplotlib.patches import Rectangle
 
 from attnlib.errors import BadValue
 from attnlib.plots import style
-from attnlib.plots.drawing import Drawing, in_words, need, true_minus
-from attnlib.plots.labels import upper
+from attnlib.plots.drawing import Drawing, in_words, need
+from attnlib.plots.labels import number, upper
 from attnlib.plots.panels import number_cells, panel_grid
 
 CELL = 0.62
@@ -59,11 +58,11 @@ def agreement_square(
         figure, (panel,) = panel_grid(1, side, width=width)
         colours: Any = {"cmap": style.DIVERGING if diverging else style.SEQUENTIAL}
         colours["norm"] = Normalize(-largest if diverging else min(0.0, np.nanmin(grid)), largest)
-        texts = square.map(lambda number: "" if math.isnan(number) else signed(number))
+        texts = square.map(lambda value: number(value, ".2f", ""))
         written = number_cells(panel, square, texts, slanted=True, **colours)
-        for at, number in written.items():
+        for at, cell in written.items():
             if faint[at]:
-                number.set(alpha=0.55, style="italic")
+                cell.set(alpha=0.55, style="italic")
         panel.set_aspect("equal")
     pairs = _pairs(square)
     ends = pairs.loc[[pairs["number"].idxmax(), pairs["number"].idxmin()]]
@@ -89,7 +88,7 @@ def _pairs(square: pd.DataFrame) -> pd.DataFrame:
 
 def signed(value: float) -> str:
     """A number as text prints it, with a true minus; "–" where it is undefined."""
-    return "–" if math.isnan(value) else true_minus(f"{value:.2f}")
+    return number(value, ".2f")
 
 
 def head_links(heads: str, most: int = 6) -> str:

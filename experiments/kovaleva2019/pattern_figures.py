@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from attnlib.errors import BadValue, check_choice
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, in_words, need
-from attnlib.plots.labels import task_name, upper
+from attnlib.plots.labels import number, task_name, upper
 from attnlib.plots.panels import layer_ticks, number_cells, panel_grid
 from attnlib.plots.rows import HOLLOW
 from experiments.kovaleva2019.patterns import PATTERNS, PatternExample, class_f1
@@ -242,9 +242,12 @@ def pattern_confusion(table: pd.DataFrame) -> Drawing:
         panels[0].set_ylabel("label by eye", fontsize=8)
     told = " ".join(_agreement(name, grid.to_numpy()) for name, grid in grids.items())
     text = f"Numbers are maps; the darker, the more of a label's row. {told}"
-    each = "; ".join(f"{name} {_scores(grid)}" for name, grid in grids.items())
+    each = [
+        f"{name} {in_words(_f1(grid), '{pattern} {f1}', between=', ')}"
+        for name, grid in grids.items()
+    ]
     kind = "Matrices of label by eye and pattern called"
-    return Drawing.of(kind, figure, text, table, alt=f"{told} F1: {each}.")
+    return Drawing.of(kind, figure, text, table, alt=f"{told} F1: {'; '.join(each)}.")
 
 
 def _confusion(panel: Axes, grid: pd.DataFrame) -> None:
@@ -252,9 +255,14 @@ def _confusion(panel: Axes, grid: pd.DataFrame) -> None:
     number_cells(panel, shares, grid.map(lambda n: f"{n:.0f}" if n else ""), slanted=True)
     middle: Any = {"ha": "center", "va": "center_baseline", "fontsize": 8}
     panel.text(len(grid), -0.8, "F1", alpha=0.65, **middle)
-    for y, score in enumerate(class_f1(grid.to_numpy())):
-        panel.text(len(grid), y, _score(score), **middle)
+    for y, score in enumerate(_f1(grid)["f1"]):
+        panel.text(len(grid), y, score, **middle)
     panel.set(aspect="equal", xlim=(-0.5, len(grid) + 0.4))
+
+
+def _f1(grid: pd.DataFrame) -> pd.DataFrame:
+    scores = [number(score, ".2f") for score in class_f1(grid.to_numpy())]
+    return pd.DataFrame({"pattern": PATTERNS, "f1": scores})
 
 
 def _agreement(by: str, grid: NDArray[Any]) -> str:
@@ -265,12 +273,3 @@ def _agreement(by: str, grid: NDArray[Any]) -> str:
     label, called = (PATTERNS[place] for place in np.unravel_index(wrong.argmax(), wrong.shape))
     most = f"; most often {label} is called {called} ({wrong.max():.0f})" if wrong.any() else ""
     return f"{upper(by)}: {told}, mean F1 {np.nanmean(class_f1(grid)):.2f}{most}."
-
-
-def _scores(grid: pd.DataFrame) -> str:
-    scores = zip(PATTERNS, class_f1(grid.to_numpy()), strict=True)
-    return ", ".join(f"{name} {_score(score)}" for name, score in scores)
-
-
-def _score(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:.2f}"

@@ -21,8 +21,8 @@ from attnlib.errors import BadValue
 from attnlib.measuring.head_tables import layer_means
 from attnlib.metrics.sieves import COARSE
 from attnlib.plots import style
-from attnlib.plots.drawing import Drawing, need
-from attnlib.plots.labels import task_name
+from attnlib.plots.drawing import Drawing, in_words, need
+from attnlib.plots.labels import number, task_name
 from attnlib.plots.panels import number_cells, panel_grid
 
 # Places in a cell, row by row. Each coarse role is one compact shape: local a pair above, the
@@ -100,17 +100,16 @@ def role_overlaps(table: pd.DataFrame) -> Drawing:
         f"heads{mean}); the largest group is {largest} ({total[order[0]]} of {n.sum()} heads). "
         f"{idle:.1f}% have no role{mean}."
     )
-    told = "; ".join(
-        f"{task_name(task)}: "
-        + ", ".join(f"{role_name(role)} {_size(sizes.loc[task, role])}" for role in COARSE)
-        + f", no role {groups[task, ()]} of {n[task]}"
-        for task in n.index
-    )
+    told = []
+    for task, own in sizes.iterrows():
+        counts = own.map(lambda size: number(size, ".0f", "undefined")).rename(index=role_name)
+        none = f"no role {groups[task, ()]} of {n[task]}"
+        told.append(f"{task_name(str(task))}: {', '.join([*(counts.index + ' ' + counts), none])}")
     rows = [(t, role, False, sizes.loc[t, role]) for t, role in product(n.index, COARSE)]
     rows += [(t, "+".join(o) or "no role", True, groups[t, o]) for t in n.index for o in order]
     shown = pd.DataFrame(rows, columns=["task", "roles", "exact", "heads"])
     kind = "Bars of heads per role and per combination of roles"
-    return Drawing.of(kind, figure, text, shown, alt=f"{told}.")
+    return Drawing.of(kind, figure, text, shown, alt=f"{'; '.join(told)}.")
 
 
 def _dot_matrix(panel: Axes, order: Sequence[tuple[str, ...]]) -> None:
@@ -134,7 +133,7 @@ def _dot_matrix(panel: Axes, order: Sequence[tuple[str, ...]]) -> None:
 
 def _overlap_bars(panel: Axes, sizes: pd.Series, exact: dict[tuple[str, ...], int]) -> None:
     bars = [(str(role), role_look(str(role)).colour, size) for role, size in sizes.items()]
-    texts = [_size(size) for size in sizes]
+    texts = [number(size, ".0f", "undefined") for size in sizes]
     for one, heads in exact.items():
         bars.append(("+".join(one) or "no role", style.FAINT, heads))
         texts.append(f"{heads}" if sizes[list(one)].notna().all() else "–")
@@ -177,9 +176,9 @@ def overlap_matrix(table: pd.DataFrame) -> Drawing:
 
 def _matrix_panel(panel: Axes, shares: pd.DataFrame, sizes: np.ndarray) -> None:
     """Shares in percent, and in bold the number of heads on the diagonal."""
-    texts = shares.map(lambda share: _size(100 * share, "–"))
+    texts = (100 * shares).map(lambda share: number(share, ".0f"))
     for i, size in enumerate(sizes):
-        texts.iat[i, i] = _size(size, "–")
+        texts.iat[i, i] = number(size, ".0f")
     written = number_cells(panel, shares.mask(np.eye(len(sizes), dtype=bool)), texts, slanted=True)
     for (y, x), text in written.items():
         text.set(weight="bold" if y == x else "normal", alpha=0.65 if text.get_text() == "–" else 1)
@@ -288,20 +287,13 @@ def _heads(table: pd.DataFrame, roles: Sequence[str]) -> pd.DataFrame:
     return wide.fillna(0.0).where(wide.groupby("task").transform("count") > 0)
 
 
-def _size(heads: float, otherwise: str = "undefined") -> str:
-    return otherwise if math.isnan(heads) else f"{heads:.0f}"
-
-
 def _spoken_pairs(pairs: pd.DataFrame) -> str:
     """The two highest overlaps over the tasks, and the one the paper dwells on."""
     found = 100 * pairs.groupby(["role", "other"], sort=False)["share"].agg(["mean", "min", "max"])
     best = list(found.sort_values("mean", ascending=False, kind="stable").index[:2])
     dwelt = ("syntactic", "local")
     best += [dwelt] if dwelt in found.index and dwelt not in best else []
-    several = pairs["task"].nunique() > 1
-    told = [
-        f"{row['mean']:.0f}% of the {role_name(role)} heads are also {role_name(other)}"
-        + (f" ({row['min']:.0f} to {row['max']:.0f})" if several else "")
-        for (role, other), row in found.loc[best].iterrows()
-    ]
-    return "; ".join(told) or "no head has a role"
+    span = " ({min:.0f} to {max:.0f})" if pairs["task"].nunique() > 1 else ""
+    told = "{mean:.0f}% of the {role} heads are also {other}" + span
+    rows = found.loc[best].reset_index()
+    return in_words(rows, told, role=role_name, other=role_name) or "no head has a role"
