@@ -327,21 +327,5 @@ def script(*names: str | Path) -> str:
 
 SLEEPING = "The heads appear here once the page may run its script; in Jupyter, trust the notebook."
 
-PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-:root {{ color-scheme: light dark; --attn-page: #fdfcfa; --attn-ink: #22252a; }}
-@media (prefers-color-scheme: dark) {{ :root {{ --attn-page: #15171a; --attn-ink: #dfe2e6; }} }}
-body {{ margin: 0; background: var(--attn-page); color: var(--attn-ink);
-  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", "Helvetica Neue", Arial, sans-serif; }}
-main {{ max-width: 76rem; margin: 0 auto; padding: 1.6rem 1rem 3rem; box-sizing: border-box; }}
-h1 {{ font-size: 1.35rem; font-weight: 600; letter-spacing: -.01em; margin: 0; }}
-</style>
-</head>
-<body><main><h1>{title}</h1>{viewer}</main></body>
-</html>
-"""
+PAGE = asset("viewer.html")
+"""A whole document, up to its title and what it shows."""
