@@ -41,19 +41,24 @@ LOOKS: Mapping[str, Look] = MappingProxyType(
 )
 
 # Which meaning a metric key carries, by the words in it; the first that fits decides.
-_MEANINGS = (
-    ("previous", "previous"),
-    ("next", "next"),
-    ("cls", "special"),
-    ("sep", "special"),
-    ("special", "special"),
-    ("punct", "special"),
-    ("block", "block"),
-    ("sentence", "block"),
-    ("syntax", "syntax"),
-    ("dep", "syntax"),
-    ("entropy", "ours"),
-)
+_MEANINGS = {
+    "previous": "previous",
+    "next": "next",
+    **dict.fromkeys(("cls", "sep", "special", "punct"), "special"),
+    **dict.fromkeys(("block", "sentence"), "block"),
+    **dict.fromkeys(("syntax", "dep"), "syntax"),
+    "entropy": "ours",
+}
+
+# The same for classes of tokens and behaviours of heads, which are told apart more finely.
+_CLASSES = {
+    "sep": "special",
+    "cls": "cls",
+    **dict.fromkeys(("punct", "period", "comma"), "punctuation"),
+    **{name: name for name in ("previous", "next", "self")},
+    "broad": "ours",
+    **dict.fromkeys(("other", "undefined", "none"), "other"),
+}
 
 # Inches. A page column of the book is about 7.2 inches wide on screen.
 WIDTHS: Mapping[str, float] = MappingProxyType({"narrow": 4.2, "column": 6.0, "wide": 7.4})
@@ -80,7 +85,7 @@ TIGHT: Mapping[str, Any] = MappingProxyType(
 
 def meaning(metric: str) -> str:
     """The meaning in the palette that a metric key carries, `other` when it names none."""
-    return next((name for word, name in _MEANINGS if word in metric), "other")
+    return next((name for word, name in _MEANINGS.items() if word in metric), "other")
 
 
 def look(metric: str) -> Look:
@@ -90,24 +95,8 @@ def look(metric: str) -> Look:
 
 def class_look(name: str) -> Look:
     """Colour and mark of a class of tokens or of a head's behaviour, by the words in its name."""
-    found = (meaning for word, meaning in _CLASSES if word in name.lower())
+    found = (meaning for word, meaning in _CLASSES.items() if word in name.lower())
     return LOOKS[next(found, "syntax")]
-
-
-_CLASSES = (
-    ("sep", "special"),
-    ("cls", "cls"),
-    ("punct", "punctuation"),
-    ("period", "punctuation"),
-    ("comma", "punctuation"),
-    ("previous", "previous"),
-    ("next", "next"),
-    ("self", "self"),
-    ("broad", "ours"),
-    ("other", "other"),
-    ("undefined", "other"),
-    ("none", "other"),
-)
 
 
 SPARE_MARKS = ("s", "D", "8", "<", ">", "P")
