@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -76,12 +77,9 @@ def cells(
     scale = Normalize(*span)
     look: Any = {"cmap": colours, "norm": scale, "lw": 0.6, "ec": "white"}
     mesh = panel.pcolormesh(grid.columns, grid.index, grid, **look)
-    panel.set(aspect="equal", xlabel="head", ylabel="layer")
+    panel.set(xlabel="head", ylabel="layer")
     panel.invert_yaxis()
-    for axis, names in ((panel.xaxis, grid.columns), (panel.yaxis, grid.index)):
-        axis.set_ticks(list(names)[:: 1 if len(names) <= 12 else 2])
-    panel.tick_params(length=0, labelsize=7)
-    panel.spines[:].set_visible(False)
+    grid_axes(panel, grid.columns, grid.index)
     below, above = rows[value].min() < span[0], rows[value].max() > span[1]
     pointed = {(True, True): "both", (True, False): "min", (False, True): "max"}
     shape: Any = {"shrink": 0.8, "aspect": 26, "pad": 0.02}
@@ -95,6 +93,15 @@ def cells(
         text = number(row[value], ".1f" if row[value] >= 1 else ".2f").removeprefix("0")
         middle: Any = {"ha": "center", "va": "center_baseline", "fontsize": 7}
         panel.text(row["head"], row["layer"], text, color=ink, **middle)
+
+
+def grid_axes(panel: Axes, heads: Sequence[int], layers: Sequence[int], most: int = 12) -> None:
+    """Square cells, each head and layer with its number, or as many as there is room for."""
+    panel.set_aspect("equal")
+    panel.set_xticks(list(heads)[:: math.ceil(len(heads) / most)])
+    panel.set_yticks(list(layers)[:: math.ceil(len(layers) / 12)])
+    panel.tick_params(length=0, labelsize=7)
+    panel.spines[:].set_visible(False)
 
 
 def strongest_heads(table: pd.DataFrame, metric: str, n: int = 5) -> Drawing:

@@ -22,6 +22,7 @@ from attnlib.errors import BadValue, UnknownName, did_you_mean
 from attnlib.measuring.head_tables import head_names
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
+from attnlib.plots.grids import grid_axes
 from attnlib.plots.labels import number
 from attnlib.plots.panels import (
     layer_ticks,
@@ -309,12 +310,9 @@ def _moves_panel(panel: Axes, rows: pd.DataFrame) -> None:
     side: Any = {"fontsize": 7.5, "ha": "left", "va": "center_baseline"}
     for layer, count in rows.loc[rows["changed"], "layer"].value_counts().items():
         panel.text(wide + 0.7, layer, f"{count}", **side)
-    panel.set(aspect="equal", xlim=(0.45, wide + 1.9), ylim=(tall + 0.55, 0.45))
+    grid_axes(panel, range(1, wide + 1), range(1, tall + 1), 6)
+    panel.set(xlim=(0.45, wide + 1.9), ylim=(tall + 0.55, 0.45))
     panel.set_xlabel("head", fontsize=8)
-    panel.set_xticks(range(1, wide + 1, 1 if wide <= 6 else 3 if wide < 13 else 4))
-    panel.set_yticks(range(1, tall + 1, 1 if tall <= 12 else 2))
-    panel.tick_params(length=0, labelsize=7.5)
-    panel.spines[:].set_visible(False)
 
 
 def _squares(panel: Axes, heads: pd.DataFrame, side: float, hole: float = 0.0, **look: Any) -> None:

@@ -168,12 +168,10 @@ def map_wall(
         f"{most['largest']:.2f} in head {head_name(most)}."
     )
     page = template("wall.html").render(
-        data=json.dumps(data, ensure_ascii=False, separators=(",", ":")),
-        colours=colours,
-        kinds=names,
+        data=data,
+        coded=json.dumps(data, ensure_ascii=False, separators=(",", ":")),
         counts=rows["type"].value_counts().reindex(names, fill_value=0).to_dict(),
         layers=of_type.tolist(),
-        n_heads=n_heads,
         shape="pixelated" if n <= 28 else "auto",
         picture=base64.b64encode(_light_png(weights, of_type, colours, pad)).decode(),
         alt=alt,
