@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import html
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, Normalize, to_hex
 from matplotlib.ticker import MaxNLocator
+from pandas.io.formats.style import Styler
 
 from attnlib.errors import BadValue
-from attnlib.measuring.head_tables import head_name, head_names
+from attnlib.measuring.head_tables import head_names
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing
 from attnlib.plots.labels import (
@@ -77,12 +77,9 @@ def cells(
     scale = Normalize(*span)
     look: Any = {"cmap": colours, "norm": scale, "lw": 0.6, "ec": "white"}
     mesh = panel.pcolormesh(grid.columns, grid.index, grid, **look)
-    panel.set(aspect="equal", xlabel="head", ylabel="layer")
+    panel.set(xlabel="head", ylabel="layer")
     panel.invert_yaxis()
-    for axis, names in ((panel.xaxis, grid.columns), (panel.yaxis, grid.index)):
-        axis.set_ticks(list(names)[:: 1 if len(names) <= 12 else 2])
-    panel.tick_params(length=0, labelsize=7)
-    panel.spines[:].set_visible(False)
+    grid_axes(panel, grid.columns, grid.index)
     below, above = rows[value].min() < span[0], rows[value].max() > span[1]
     pointed = {(True, True): "both", (True, False): "min", (False, True): "max"}
     shape: Any = {"shrink": 0.8, "aspect": 26, "pad": 0.02}
@@ -98,6 +95,15 @@ def cells(
         panel.text(row["head"], row["layer"], text, color=ink, **middle)
 
 
+def grid_axes(panel: Axes, heads: Sequence[int], layers: Sequence[int], most: int = 12) -> None:
+    """Square cells, each head and layer with its number, or as many as there is room for."""
+    panel.set_aspect("equal")
+    panel.set_xticks(list(heads)[:: math.ceil(len(heads) / most)])
+    panel.set_yticks(list(layers)[:: math.ceil(len(layers) / 12)])
+    panel.tick_params(length=0, labelsize=7)
+    panel.spines[:].set_visible(False)
+
+
 def strongest_heads(table: pd.DataFrame, metric: str, n: int = 5) -> Drawing:
     """The n heads with the highest mean, with their intervals: who does it, and how surely."""
     if n < 1:
@@ -110,37 +116,20 @@ def strongest_heads(table: pd.DataFrame, metric: str, n: int = 5) -> Drawing:
     return Drawing.of("Dots with intervals", labelled_scores(rows, unit=what).figure, text, rows)
 
 
-@dataclass(frozen=True)
-class HeadTable:
-    """The strongest heads of several metrics as a table for the page; `.table` holds its rows."""
+def head_table(table: pd.DataFrame, metrics: Sequence[str], n: int = 3) -> Styler:
+    """The n strongest heads of each metric, one below the other, as a table for the page.
 
-    caption: str
-    table: pd.DataFrame = field(repr=False)
-
-    def _repr_html_(self) -> str:
-        head = "<tr><th>metric</th><th>head</th><th>mean</th><th>95% interval</th><th></th></tr>"
-        tops = self.table.groupby("metric")["mean"].transform("max")
-        rows = self.table.assign(top=tops, new=~self.table["metric"].duplicated())
-        body = "".join(_table_row(row) for _, row in rows.iterrows())
-        caption = f"<caption>{html.escape(self.caption)}</caption>"
-        inside = f"{caption}<thead>{head}</thead><tbody>{body}</tbody>"
-        return f'<div class="attn-table"><table>{inside}</table></div>'
-
-
-def head_table(table: pd.DataFrame, metrics: Sequence[str], n: int = 3) -> HeadTable:
-    """The n strongest heads of each metric, one below the other."""
+    The bar is a share of attention, or else a part of the metric's highest head.
+    """
     rows = metric_rows(table, metrics)
     kept = pd.concat([top_heads(rows, key, n) for key in metrics], ignore_index=True)
-    return HeadTable(f"The {n} strongest heads of each metric, as layer-head.", kept)
-
-
-def _table_row(row: pd.Series) -> str:
-    """One head; the bar is a share of attention, or else a part of the metric's highest head."""
-    whole = 1.0 if is_share(row["metric"]) else row["top"] or 1.0
-    colour = style.look(row["metric"]).colour
-    bar = f'<i style="width:{100 * row["mean"] / whole:.0f}%;background:{colour}"></i>'
-    name = html.escape(upper(label(row["metric"]))) if row["new"] else ""
-    inside = f"<td>{head_name(row)}</td><td>{row['mean']:.3f}</td>"
-    inside += f"<td>{row['low']:.3f} – {row['high']:.3f}</td>"
-    inside += f'<td><span class="bar" aria-hidden="true">{bar}</span></td>'
-    return f"<tr{' class=first' if row['new'] else ''}><th>{name}</th>{inside}</tr>"
+    names = kept["metric"].map(label).map(upper)
+    told = pd.DataFrame({"metric": names, "head": head_names(kept), "mean": kept["mean"]})
+    told["95% interval"] = [f"{row['low']:.3f} – {row['high']:.3f}" for _, row in kept.iterrows()]
+    shown = told.assign(**{"": kept["mean"]}).set_index(["metric", "head"]).style
+    shown = shown.format({"mean": "{:.3f}", "": ""})
+    for key in metrics:
+        whole = 1.0 if is_share(key) else kept.loc[kept["metric"] == key, "mean"].max() or 1.0
+        look: Any = {"color": style.look(key).colour, "vmin": 0, "vmax": whole, "height": 50}
+        shown = shown.bar(subset=pd.IndexSlice[[upper(label(key))], [""]], **look)
+    return shown.set_caption(f"The {n} strongest heads of each metric, as layer-head.")

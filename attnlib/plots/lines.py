@@ -125,24 +125,21 @@ def attention_line_panels(
 
 def _checked(panel: Lines) -> np.ndarray:
     """The weights of a panel as an array; says which panel cannot be drawn, and why."""
-    n = len(panel.words)
-    if not 1 <= n <= MOST_WORDS:
-        raise BadValue(
-            f"head {panel.head}: the sentence has {n} words; from 1 to {MOST_WORDS} can be read "
-            "in a panel. Choose a shorter sentence or a part of it."
-        )
-    weights = np.asarray(panel.weights, dtype=np.float64)
-    if weights.shape != (n, n):
-        raise BadValue(
-            f"head {panel.head}: {n} words and a map of shape {weights.shape}; expected ({n}, {n})."
-        )
-    if np.nanmin(weights, initial=0.0) < -1e-6 or np.nanmax(weights, initial=0.0) > 1 + 1e-4:
-        raise BadValue(f"head {panel.head}: a weight is not between 0 and 1; give attention.")
+    n, weights, wrong = len(panel.words), np.asarray(panel.weights, dtype=np.float64), ""
     outside = [place for place in panel.highlight if not 0 <= place < n]
-    if outside:
-        raise BadValue(
-            f"head {panel.head}: highlight names place {outside[0]}; expected 0 to {n - 1}."
+    if not 1 <= n <= MOST_WORDS:
+        wrong = (
+            f"the sentence has {n} words; from 1 to {MOST_WORDS} can be read in a panel. Choose a "
+            "shorter sentence or a part of it"
         )
+    elif weights.shape != (n, n):
+        wrong = f"{n} words and a map of shape {weights.shape}; expected ({n}, {n})"
+    elif np.nanmin(weights, initial=0.0) < -1e-6 or np.nanmax(weights, initial=0.0) > 1 + 1e-4:
+        wrong = "a weight is not between 0 and 1; give attention"
+    elif outside:
+        wrong = f"highlight names place {outside[0]}; expected 0 to {n - 1}"
+    if wrong:
+        raise BadValue(f"head {panel.head}: {wrong}.")
     return weights
 
 

@@ -19,15 +19,7 @@ from attnlib.plots.panels import light_grid, one_legend, panel_grid
 
 OURS, PAPER = style.LOOKS["ours"].colour, style.LOOKS["paper"].colour
 SOLID: Mapping[str, Any] = {"ls": "none", "marker": "o", "ms": 6, "mew": 0, "color": OURS}
-HOLLOW: Mapping[str, Any] = {
-    "ls": "none",
-    "marker": "o",
-    "ms": 8,
-    "mfc": "none",
-    "mec": PAPER,
-    "mew": 1.4,
-    "zorder": 4,
-}
+HOLLOW: Mapping[str, Any] = {**SOLID, "ms": 8, "mfc": "none", "mec": PAPER, "mew": 1.4, "zorder": 4}
 ROW = 0.27  # inches
 
 Places = Sequence[float] | np.ndarray
@@ -171,6 +163,7 @@ def labelled_scores(
     unit: str = "percent",
     group: str | None = None,
     beside: str = "the paper",
+    band: str = "",
     caption: str = "",
 ) -> Drawing:
     """Named scores with intervals, one below the other; one panel per group (Tables 2 and 3).
@@ -179,6 +172,7 @@ def labelled_scores(
     paper   the paper's value of a label, or of (label, group); a label of the paper's alone
             gets a row of its own at the end
     beside  what the hollow marks are, if not the paper's values
+    band    what the columns null_low and null_high are, such as chance: drawn behind the dots
     """
     ours = ["value", "low", "high"]
     need(table, "label", *ours, *([group] if group else []))
@@ -196,7 +190,12 @@ def labelled_scores(
         figure, panels = panel_grid(len(groups), tall, sharey=True)
         for panel, name, title in zip(panels, groups, titles, strict=True):
             part = table[table[group] == name] if group else table
-            rows = part.drop_duplicates("label").set_index("label")[ours].reindex(labels)
+            part = part.drop_duplicates("label").set_index("label").reindex(labels)
+            rows = part[ours].astype(float)
+            if band:
+                wide: Any = {"height": 0.76, "color": style.FAINT, "alpha": 0.35, "lw": 0}
+                ends = part["null_high"] - part["null_low"]
+                panel.barh(places, ends, left=part["null_low"], label=band, **wide)
             known = [theirs.get((one, name), math.nan) for one in labels]
             row_dots(panel, places, rows, "ours")
             hollow_marks(panel, places, known, beside)
@@ -206,13 +205,13 @@ def labelled_scores(
                 few = MaxNLocator(3 if len(groups) < 4 else 2, steps=[1, 2, 5, 10])
                 panel.xaxis.set_major_locator(few)
                 continue
-            told = [with_interval(*row) for row in rows.to_numpy(float)]
+            told = [with_interval(*row) for row in rows.to_numpy()]
             row_words(panel, places, "ours" if theirs else "", told, 10)
             if theirs:
                 row_words(panel, places, beside, [number(one, ".3g", "") for one in known], 112)
         if group:
             figure.supxlabel(unit, fontsize=9)
-        if theirs:
+        if theirs or band:
             one_legend(figure, "outside upper left", fontsize=7.5)
     shown = table[table[group] == groups[0]] if group else table
     form, name = ".0f" if unit in _SCALES else ".2f", beside.removeprefix("the ")

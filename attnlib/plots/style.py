@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -40,24 +41,30 @@ LOOKS: Mapping[str, Look] = MappingProxyType(
 )
 
 # Which meaning a metric key carries, by the words in it; the first that fits decides.
-_MEANINGS = (
-    ("previous", "previous"),
-    ("next", "next"),
-    ("cls", "special"),
-    ("sep", "special"),
-    ("special", "special"),
-    ("punct", "special"),
-    ("block", "block"),
-    ("sentence", "block"),
-    ("syntax", "syntax"),
-    ("dep", "syntax"),
-    ("entropy", "ours"),
-)
+_MEANINGS = {
+    "previous": "previous",
+    "next": "next",
+    **dict.fromkeys(("cls", "sep", "special", "punct"), "special"),
+    **dict.fromkeys(("block", "sentence"), "block"),
+    **dict.fromkeys(("syntax", "dep"), "syntax"),
+    "entropy": "ours",
+}
+
+# The same for classes of tokens and behaviours of heads, which are told apart more finely.
+_CLASSES = {
+    "sep": "special",
+    "cls": "cls",
+    **dict.fromkeys(("punct", "period", "comma"), "punctuation"),
+    **{name: name for name in ("previous", "next", "self")},
+    "broad": "ours",
+    **dict.fromkeys(("other", "undefined", "none"), "other"),
+}
 
 # Inches. A page column of the book is about 7.2 inches wide on screen.
 WIDTHS: Mapping[str, float] = MappingProxyType({"narrow": 4.2, "column": 6.0, "wide": 7.4})
 
 # The page's own text colour replaces INK, so one drawing serves a light and a dark page.
+# Both are in page.mplstyle, too.
 INK = "#010203"
 FAINT = "#8b9199"
 
@@ -70,38 +77,6 @@ DIVERGING = LinearSegmentedColormap.from_list(
     ["#0a3d66", "#2f7fb3", "#9ccbe2", "#f3f1ea", "#f2b98a", "#d1590a", "#6d2a00"],
 )
 
-_RC: Mapping[Any, Any] = MappingProxyType(
-    {
-        "figure.facecolor": "none",
-        "axes.facecolor": "none",
-        "savefig.facecolor": "none",
-        "font.family": "DejaVu Sans",
-        "font.size": 9,
-        "axes.titlesize": 10,
-        "axes.titleweight": "bold",
-        "axes.titlelocation": "left",
-        "axes.labelsize": 9,
-        "axes.edgecolor": FAINT,
-        "axes.linewidth": 0.8,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.labelcolor": INK,
-        "axes.titlecolor": INK,
-        "text.color": INK,
-        "xtick.color": FAINT,
-        "ytick.color": FAINT,
-        "xtick.labelcolor": INK,
-        "ytick.labelcolor": INK,
-        "xtick.labelsize": 8,
-        "ytick.labelsize": 8,
-        "lines.linewidth": 1.8,
-        "legend.frameon": False,
-        "svg.fonttype": "none",
-        "svg.hashsalt": "attnlib",
-    }
-)
-
-
 TIGHT: Mapping[str, Any] = MappingProxyType(
     {"handletextpad": 0.4, "columnspacing": 1.4, "borderpad": 0.2}
 )
@@ -110,7 +85,7 @@ TIGHT: Mapping[str, Any] = MappingProxyType(
 
 def meaning(metric: str) -> str:
     """The meaning in the palette that a metric key carries, `other` when it names none."""
-    return next((name for word, name in _MEANINGS if word in metric), "other")
+    return next((name for word, name in _MEANINGS.items() if word in metric), "other")
 
 
 def look(metric: str) -> Look:
@@ -120,36 +95,22 @@ def look(metric: str) -> Look:
 
 def class_look(name: str) -> Look:
     """Colour and mark of a class of tokens or of a head's behaviour, by the words in its name."""
-    lower = name.lower()
-    for word, meaning in _CLASSES:
-        if word in lower:
-            return LOOKS[meaning]
-    return LOOKS["syntax"]
-
-
-_CLASSES = (
-    ("sep", "special"),
-    ("cls", "cls"),
-    ("punct", "punctuation"),
-    ("period", "punctuation"),
-    ("comma", "punctuation"),
-    ("previous", "previous"),
-    ("next", "next"),
-    ("self", "self"),
-    ("broad", "ours"),
-    ("other", "other"),
-    ("undefined", "other"),
-    ("none", "other"),
-)
+    found = (meaning for word, meaning in _CLASSES.items() if word in name.lower())
+    return LOOKS[next(found, "syntax")]
 
 
 SPARE_MARKS = ("s", "D", "8", "<", ">", "P")
 
 
+_PAGE = mpl.rc_params_from_file(
+    Path(__file__).with_name("page.mplstyle"), use_default_template=False
+)
+
+
 @contextmanager
 def drawing() -> Iterator[None]:
     """Draw in the book's look without touching the reader's own matplotlib settings."""
-    with mpl.rc_context(dict(_RC)):
+    with mpl.rc_context(_PAGE):
         yield
 
 

@@ -113,16 +113,11 @@ class View:
         )
 
     def _data(self) -> dict[str, Any]:
-        first = self.readings[0]
-        opened = [
-            self._flat(reading) if self.head is not None else opened_head(reading)
-            for reading in first
-        ]
         return {
             "power": POWER,
             "models": [
-                {"name": shown_name(r.model), "layers": r.n_layers, "heads": r.n_heads, "open": at}
-                for r, at in zip(first, opened, strict=True)
+                {"name": name, "layers": r.n_layers, "heads": r.n_heads, "open": self._opened(r)}
+                for r, name in zip(self.readings[0], self._model_names(), strict=True)
             ],
             "metrics": [_told(metric) for metric in self.metrics],
             "samples": [
@@ -131,9 +126,10 @@ class View:
             ],
         }
 
-    def _flat(self, reading: Reading) -> int:
+    def _opened(self, reading: Reading) -> int:
         """The head to open, numbered over all layers; in a smaller model the last of them."""
-        assert self.head is not None
+        if self.head is None:
+            return opened_head(reading)
         layer, head = min(self.head[0], reading.n_layers), min(self.head[1], reading.n_heads)
         return (layer - 1) * reading.n_heads + head - 1
 
@@ -194,12 +190,8 @@ def view(
         check_heads(encoders[0], [(wanted[0] - 1, wanted[1] - 1)])
     found = []
     for place, example in enumerate(examples):
-        found.append(
-            tuple(
-                read(one, example, chosen, max_length=max_length, on_long=on_long, place=place)
-                for one in encoders
-            )
-        )
+        how: Any = {"max_length": max_length, "on_long": on_long, "place": place}
+        found.append(tuple(read(one, example, chosen, **how) for one in encoders))
         if progress is not None:
             progress(place + 1, len(examples))
     titles = tuple(title_of(example) for example in examples)
@@ -327,21 +319,5 @@ def script(*names: str | Path) -> str:
 
 SLEEPING = "The heads appear here once the page may run its script; in Jupyter, trust the notebook."
 
-PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-:root {{ color-scheme: light dark; --attn-page: #fdfcfa; --attn-ink: #22252a; }}
-@media (prefers-color-scheme: dark) {{ :root {{ --attn-page: #15171a; --attn-ink: #dfe2e6; }} }}
-body {{ margin: 0; background: var(--attn-page); color: var(--attn-ink);
-  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", "Helvetica Neue", Arial, sans-serif; }}
-main {{ max-width: 76rem; margin: 0 auto; padding: 1.6rem 1rem 3rem; box-sizing: border-box; }}
-h1 {{ font-size: 1.35rem; font-weight: 600; letter-spacing: -.01em; margin: 0; }}
-</style>
-</head>
-<body><main><h1>{title}</h1>{viewer}</main></body>
-</html>
-"""
+PAGE = asset("viewer.html")
+"""A whole document, up to its title and what it shows."""

@@ -1,4 +1,4 @@
-"""Figures of head types: their plane, features and layers, their number, and their stability."""
+"""Figures of head types: their plane, features and layers, and their number."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path as Outline
-from matplotlib.ticker import MaxNLocator, NullLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator, NullLocator
 
-from attnlib.errors import BadValue, UnknownName, check_choice, did_you_mean
+from attnlib.errors import BadValue, UnknownName, did_you_mean
 from attnlib.measuring.head_tables import head_names
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
+from attnlib.plots.grids import grid_axes
 from attnlib.plots.labels import number
 from attnlib.plots.panels import (
     layer_ticks,
@@ -32,7 +33,7 @@ from attnlib.plots.panels import (
     small_panels,
 )
 from attnlib.plots.planes import named_heads, plane_axis, write_names
-from attnlib.plots.rows import OURS, hollow_marks, in_brackets, row_axis, row_words
+from attnlib.plots.rows import OURS
 
 # Of all fours of the palette that keep orange for special tokens and blue for neighbours, these
 # stay farthest apart for the three kinds of colour blindness.
@@ -309,12 +310,9 @@ def _moves_panel(panel: Axes, rows: pd.DataFrame) -> None:
     side: Any = {"fontsize": 7.5, "ha": "left", "va": "center_baseline"}
     for layer, count in rows.loc[rows["changed"], "layer"].value_counts().items():
         panel.text(wide + 0.7, layer, f"{count}", **side)
-    panel.set(aspect="equal", xlim=(0.45, wide + 1.9), ylim=(tall + 0.55, 0.45))
+    grid_axes(panel, range(1, wide + 1), range(1, tall + 1), 6)
+    panel.set(xlim=(0.45, wide + 1.9), ylim=(tall + 0.55, 0.45))
     panel.set_xlabel("head", fontsize=8)
-    panel.set_xticks(range(1, wide + 1, 1 if wide <= 6 else 3 if wide < 13 else 4))
-    panel.set_yticks(range(1, tall + 1, 1 if tall <= 12 else 2))
-    panel.tick_params(length=0, labelsize=7.5)
-    panel.spines[:].set_visible(False)
 
 
 def _squares(panel: Axes, heads: pd.DataFrame, side: float, hole: float = 0.0, **look: Any) -> None:
@@ -343,14 +341,13 @@ def _spoken_moves(task: str, rows: pd.DataFrame) -> str:
     )
 
 
-# --- clusters: how many, how stable ---------------------------------------------------------------
+# --- how many clusters ----------------------------------------------------------------------------
 
 CRITERIA = {
     "silhouette": ("silhouette", "highest is best"),
     "bic": ("BIC of a Gaussian mixture", "lowest is best"),
     "gap": ("gap statistic", "higher is better"),
 }
-SPLITS = {"inputs": "half of the inputs", "heads": "half of the heads"}
 PAPER_K = 4
 
 
@@ -414,57 +411,3 @@ def _curve(panel: Axes, rows: pd.DataFrame, name: str, best: int | None) -> None
     panel.tick_params(labelsize=7.5)
     say_undefined(panel, rows[name])
     light_grid(panel)
-
-
-def stability_bars(
-    stability: pd.DataFrame, paper: Mapping[str, float], *, k: int = PAPER_K
-) -> Drawing:
-    """Share of heads that stay in their cluster in all fits, by model (Guan 2020, Table 1).
-
-    stability  model, k, split (inputs, heads), stability (share, 0 to 1), low, high; null_low,
-               null_high: the same without clusters; n_fits
-    paper      the paper's share of a model, 0 to 1
-    """
-    need(stability, "model", "k", "split", "stability", "low", "high", "null_low", "null_high")
-    rows = stability[stability["k"] == k].reset_index(drop=True)
-    if rows.empty:
-        have = ", ".join(f"{one:g}" for one in sorted(stability["k"].unique()))
-        raise BadValue(f"no stability of {k} clusters; the table has k = {have}.")
-    for split in dict.fromkeys(rows["split"]):
-        check_choice("split", split, SPLITS)
-    if rows.duplicated(["model", "split"]).any():
-        raise BadValue("a model has two rows for one split; give one.")
-    shown = [split for split in SPLITS if (rows["split"] == split).any()]
-    models = list(dict.fromkeys(rows["model"]))
-    rows["paper"] = rows["model"].map(paper).astype(float)
-    with style.drawing():
-        width = "wide" if len(shown) == 2 else "column"
-        figure, panels = panel_grid(len(shown), 1.05 + 0.34 * len(models), width=width, sharey=True)
-        for panel, split in zip(panels, shown, strict=True):
-            _bars(panel, rows[rows["split"] == split].set_index("model").reindex(models))
-            panel.set_title(SPLITS[split], fontsize=9)
-        one_legend(figure)
-    rows["told"] = [
-        f"{row['model']} {row['stability']:.1%}{in_brackets('paper', row['paper'], '.1%')}"
-        for _, row in rows.iterrows()
-    ]
-    told = "; ".join(
-        f"each fit on {SPLITS[split]}: {', '.join(rows.loc[rows['split'] == split, 'told'])}"
-        for split in shown
-    )
-    fits = ", ".join(f"{one:g}" for one in sorted(rows["n_fits"].unique()))
-    text = f"Heads in the same of {k} clusters in all {fits} fits; {told}."
-    return Drawing.of("Bars", figure, text, rows)
-
-
-def _bars(panel: Axes, part: pd.DataFrame) -> None:
-    places = range(len(part))
-    wide = part["null_high"] - part["null_low"]
-    chance: Any = {"left": part["null_low"], "height": 0.76, "color": style.FAINT, "lw": 0}
-    panel.barh(places, wide, alpha=0.35, label="without clusters", **chance)
-    panel.barh(places, part["stability"], height=0.32, color=OURS, lw=0, alpha=0.7, label="ours")
-    panel.hlines(places, part["low"], part["high"], color=style.INK, lw=1.4)
-    hollow_marks(panel, places, part["paper"])
-    row_words(panel, places, "", [f"{value:.1%}" for value in part["stability"]], 10)
-    row_axis(panel, places, list(part.index), "", (0, 1))
-    panel.xaxis.set_major_formatter(PercentFormatter(1.0))

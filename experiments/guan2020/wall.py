@@ -21,6 +21,7 @@ from attnlib.attention.tap import all_maps
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Question, sentence_starts
 from attnlib.errors import BadValue
+from attnlib.measuring.head_tables import head_name, head_rows
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from attnlib.plots.drawing import need
@@ -122,27 +123,12 @@ class MapWall:
     table: pd.DataFrame = field(repr=False)
     page: str = field(repr=False)
 
-    def save(self, path: str | Path) -> Path:
-        """Write the wall as a page of its own that needs no other file."""
-        head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>Attention maps</title>'
-        view = '<meta name="viewport" content="width=device-width">'
-        looks = "<style>body{font:16px/1.5 system-ui,sans-serif;max-width:56rem;margin:1rem auto;"
-        looks += "padding:0 1rem}:root{color-scheme:light dark}</style>"
-        whole = f"{head}{view}{looks}<body>{self.page}</body></html>"
-        Path(path).write_text(whole, encoding="utf-8")
-        return Path(path)
-
     def _repr_html_(self) -> str:
         return self.page
 
 
 def map_wall(
-    maps: npt.ArrayLike,
-    types: pd.DataFrame,
-    tokens: Sequence[str],
-    features: pd.DataFrame | None = None,
-    *,
-    caption: str | None = None,
+    maps: npt.ArrayLike, types: pd.DataFrame, tokens: Sequence[str], features: pd.DataFrame
 ) -> MapWall:
     """Every map of one input, layers as rows and heads as columns (Guan 2020, Fig. 5).
 
@@ -153,12 +139,10 @@ def map_wall(
     """
     weights = _checked(maps, tokens)
     n_layers, n_heads, n, _ = weights.shape
-    rows = _in_order(typed_heads(types), n_layers, n_heads)
-    names = list(TYPE_LOOKS)
-    of_type = np.array([names.index(name) for name in rows["type"]]).reshape(n_layers, n_heads)
-    colours = [look.colour for look in TYPE_LOOKS.values()]
+    rows = _of_maps(typed_heads(types), weights)
+    names, colours = list(TYPE_LOOKS), [look.colour for look in TYPE_LOOKS.values()]
+    of_type = rows["type"].map(names.index).to_numpy().reshape(n_layers, n_heads)
     pad = max(1, round(n / 24))
-    picture = _light_png(weights, of_type, colours, pad)
     values = _feature_values(features, rows)
     data = {
         "n": n,
@@ -169,37 +153,33 @@ def map_wall(
         "colours": colours,
         "types": of_type.ravel().tolist(),
         "features": [feature_name(name) for name in values.columns],
-        "values": [[round(1000 * value) for value in one] for one in values.to_numpy().tolist()],
+        "values": (1000 * values).round().astype(int).to_numpy().tolist(),
     }
-    rows["largest"] = weights.max(axis=(2, 3)).ravel()
-    size = f"{n_layers} layers of {n_heads} heads"
-    counts, words = spoken_counts(rows), " ".join(map(str, tokens[:8]))
+    counts = spoken_counts(rows)
     most = rows.loc[rows["largest"].idxmax()]
-    peak = f"{most['largest']:.2f} in head {int(most['layer'])}-{int(most['head'])}"
-    text = caption or (
+    caption = (
         f"All {len(rows)} attention maps of one input of {n} pieces, layers downwards, heads from "
         "left to right; in a map, rows attend to columns. The colour is the type of the head "
         f"({counts}); the stronger it is, the more attention, on a scale that lifts weak weights."
     )
     alt = (
-        f"Wall of {len(rows)} small attention maps, {size}, of {n} pieces starting '{words}'. "
-        f"{counts}. The largest weight is {peak}."
+        f"Wall of {len(rows)} small attention maps, {n_layers} layers of {n_heads} heads, of {n} "
+        f"pieces starting '{' '.join(map(str, tokens[:8]))}'. {counts}. The largest weight is "
+        f"{most['largest']:.2f} in head {head_name(most)}."
     )
     page = template("wall.html").render(
-        data=json.dumps(data, ensure_ascii=False, separators=(",", ":")),
-        colours=colours,
-        kinds=names,
+        data=data,
+        coded=json.dumps(data, ensure_ascii=False, separators=(",", ":")),
         counts=rows["type"].value_counts().reindex(names, fill_value=0).to_dict(),
         layers=of_type.tolist(),
-        n_heads=n_heads,
         shape="pixelated" if n <= 28 else "auto",
-        picture=base64.b64encode(picture).decode(),
+        picture=base64.b64encode(_light_png(weights, of_type, colours, pad)).decode(),
         alt=alt,
-        caption=text,
+        caption=caption,
         style=STYLE,
         script=SCRIPT,
     )
-    return MapWall(text, alt, rows, page)
+    return MapWall(caption, alt, rows, page)
 
 
 def _checked(maps: npt.ArrayLike, tokens: Sequence[str]) -> np.ndarray:
@@ -216,25 +196,21 @@ def _checked(maps: npt.ArrayLike, tokens: Sequence[str]) -> np.ndarray:
     return np.clip(weights, 0, 1)
 
 
-def _in_order(rows: pd.DataFrame, n_layers: int, n_heads: int) -> pd.DataFrame:
-    """One row per map, in the order of the maps."""
-    wanted = pd.DataFrame(
-        [(a, b) for a in range(1, n_layers + 1) for b in range(1, n_heads + 1)],
-        columns=["layer", "head"],
+def _of_maps(types: pd.DataFrame, weights: np.ndarray) -> pd.DataFrame:
+    """One row per map, in the order of the maps, with its largest weight."""
+    found = head_rows(largest=weights.max(axis=(2, 3))).merge(
+        types, on=["layer", "head"], how="left"
     )
-    found = wanted.merge(rows, on=["layer", "head"], how="left")
-    if found["type"].isna().any() or len(rows) != len(wanted):
+    if found["type"].isna().any() or len(types) != len(found):
         raise BadValue(
-            f"{len(rows)} heads have a type and there are {n_layers} x {n_heads} maps; "
-            "give one row for each head of the model."
+            f"{len(types)} heads have a type and there are {weights.shape[0]} x "
+            f"{weights.shape[1]} maps; give one row for each head of the model."
         )
     return found
 
 
-def _feature_values(features: pd.DataFrame | None, rows: pd.DataFrame) -> pd.DataFrame:
-    """A row per map and a column per feature; no column without features."""
-    if features is None:
-        return pd.DataFrame(index=rows.index)
+def _feature_values(features: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """A row per map and a column per feature."""
     need(features, "layer", "head", "feature", "value")
     grid = features.pivot(index=["layer", "head"], columns="feature", values="value")
     grid = grid.reindex(pd.MultiIndex.from_frame(rows[["layer", "head"]]))

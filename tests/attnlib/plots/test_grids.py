@@ -115,9 +115,12 @@ def test_a_table_without_intervals_is_refused(table: pd.DataFrame) -> None:
 
 
 def test_head_table_lists_each_metric_once(table: pd.DataFrame) -> None:
-    page = grids.head_table(table, METRICS, n=2)._repr_html_()
-    assert page.count("class=first") == len(METRICS)
-    assert page.count("<td>2-3</td>") == len(METRICS)
+    page = grids.head_table(table, METRICS, n=2).to_html()
+    for metric in METRICS:
+        name = labels.upper(labels.label(metric))
+        assert len(re.findall(f'rowspan="2">{re.escape(name)}</th>', page)) == 1
+        assert style.look(metric).colour in page
+    assert len(re.findall(r">2-3</th>", page)) == len(METRICS)
     assert "<caption>" in page
 
 

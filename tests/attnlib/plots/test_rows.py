@@ -123,6 +123,18 @@ def test_other_units_have_an_axis_that_holds_every_value() -> None:
     assert low < -2 and high > 5
 
 
+def test_a_band_of_chance_lies_behind_each_row_of_its_panel() -> None:
+    table = scores().assign(null_low=10.0, null_high=[25.0, 30.0] * 3)
+    drawing = labelled_scores(table, group="kind", band="without clusters")
+    for panel, high in zip(drawing.figure.axes, (25, 30), strict=True):
+        (band,) = panel.containers
+        ends = {(bar.get_x(), bar.get_x() + bar.get_width()) for bar in band.patches}  # type: ignore[attr-defined]
+        assert band.get_label() == "without clusters" and ends == {(10, high)}
+        assert places(solid(panel, "ours")).keys() == {0, 1, 2}
+    (legend,) = drawing.figure.legends
+    assert {text.get_text() for text in legend.get_texts()} == {"ours", "without clusters"}
+
+
 def test_titles_of_narrow_panels_do_not_touch() -> None:
     names = [f"same form, other kind of text: corpus-{i}" for i in range(4)]
     rows = [{"label": "a", "value": 0.4, "low": 0.3, "high": 0.5, "g": name} for name in names]

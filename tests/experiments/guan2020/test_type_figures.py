@@ -23,7 +23,6 @@ from experiments.guan2020.type_figures import (
     cluster_count_curves,
     feature_boxes,
     feature_name,
-    stability_bars,
     type_moves,
     type_plane,
     types_by_layer,
@@ -34,7 +33,6 @@ from tests.figures import check_readable, check_tables, closest
 NAN = math.nan
 KEYS = [*(f"window_{i:02d}" for i in range(1, 17)), "self", "cls", "sep", "comma", "period"]
 MODELS = ("pre-trained", "questions", "MRPC", "MNLI")
-PAPER = dict(zip(MODELS, (0.9598, 0.9626, 0.9598, 0.9437), strict=True))
 BEST: dict[str, int | None] = {"silhouette": 3, "bic": 6, "gap": 8}
 
 
@@ -87,16 +85,6 @@ def counts() -> pd.DataFrame:
     return table.sample(frac=1, random_state=0)
 
 
-def stability() -> pd.DataFrame:
-    rows = [
-        (model, k, split, 0.9 - 0.01 * i - 0.1 * (split == "heads") - 0.01 * k, 10)
-        for (i, model), k, split in product(enumerate(MODELS), (3, 4), ("inputs", "heads"))
-    ]
-    table = pd.DataFrame(rows, columns=["model", "k", "split", "stability", "n_fits"])
-    table["low"], table["high"] = table["stability"] - 0.03, table["stability"] + 0.02
-    return table.assign(null_low=0.4, null_high=0.5)
-
-
 def drawings() -> list[Drawing]:
     """Each kind, as full as the book has it, and as empty as it may get."""
     base, large = heads(12, 12), heads(24, 16)
@@ -112,8 +100,6 @@ def drawings() -> list[Drawing]:
         type_moves(moves()[lambda table: table["task"] == "MNLI"]),
         cluster_count_curves(counts(), BEST),
         cluster_count_curves(counts().assign(gap=NAN, gap_se=NAN), {**BEST, "gap": None}),
-        stability_bars(stability(), PAPER),
-        stability_bars(stability().query("split == 'heads'"), {}, k=3),
         labelled_scores(shares, dict(zip(TYPES, (26.04, 25.56, 34.11, 13.28), strict=True))),
     ]
 
@@ -133,7 +119,6 @@ CASES: list[tuple[Callable[..., Drawing], tuple[pd.DataFrame, ...], str]] = [
     (partial(types_by_layer, by="model"), (several(),), "model"),
     (type_moves, (moves(),), "before"),
     (partial(cluster_count_curves, best=BEST), (counts(),), "bic"),
-    (partial(stability_bars, paper=PAPER), (stability(),), "split"),
 ]
 
 
@@ -372,29 +357,3 @@ def test_each_criterion_marks_its_own_number() -> None:
     given = cluster_count_curves(counts(), {"silhouette": 3, "gap": 2, "bic": None})
     assert ring(given.figure.axes[2]) == (2, pytest.approx(0.2))
     assert ring(given.figure.axes[1]) is None and "mixture none" in given.caption
-
-
-def test_stability_is_a_bar_beside_the_paper_and_chance() -> None:
-    drawing = stability_bars(stability(), PAPER)
-    table = stability().query("k == 4")
-    for panel, split in zip(drawing.figure.axes, ("inputs", "heads"), strict=True):
-        (bars,) = (one for one in panel.containers if one.get_label() == "ours")
-        wanted = table.loc[table["split"] == split, "stability"]
-        drawn = [bar.get_width() for bar in bars.patches]  # type: ignore[attr-defined]
-        np.testing.assert_allclose(drawn, wanted)
-        (paper,) = (line for line in panel.lines if line.get_label() == "the paper")
-        np.testing.assert_allclose(np.asarray(paper.get_xdata(), float), list(PAPER.values()))
-        assert paper.get_markerfacecolor() == "none"
-        (chance,) = (one for one in panel.containers if one.get_label() == "without clusters")
-        assert {round(bar.get_x(), 3) for bar in chance.patches} == {0.4}  # type: ignore[attr-defined]
-    assert "questions 85.0% (paper 96.3%)" in drawing.caption
-    assert "the same of 4 clusters in all 10 fits" in drawing.caption
-
-
-def test_wrong_stabilities_are_named() -> None:
-    with pytest.raises(BadValue, match="no stability of 7 clusters; the table has k = 3, 4"):
-        stability_bars(stability(), PAPER, k=7)
-    with pytest.raises(BadValue, match="split is 'words'"):
-        stability_bars(stability().assign(split="words"), PAPER)
-    with pytest.raises(BadValue, match="two rows for one split"):
-        stability_bars(pd.concat([stability(), stability()]), PAPER)

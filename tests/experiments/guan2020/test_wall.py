@@ -7,7 +7,6 @@ import io
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from attnlib.errors import BadValue, UnknownName
+from attnlib.plots.viewer import PAGE
 from experiments.guan2020.type_figures import TYPE_LOOKS
 from experiments.guan2020.wall import (
     HEAVIEST,
@@ -210,7 +210,6 @@ def test_legend_caption_and_alt_have_the_counts() -> None:
     assert "12 attention maps of one input of 6 pieces" in one.caption
     peak = np.unravel_index(maps().argmax(), maps().shape)
     assert f"{maps().max():.2f} in head {peak[0] + 1}-{peak[1] + 1}." in one.alt
-    assert wall(caption="Mine.").caption == "Mine."
 
 
 def test_the_table_and_the_features_are_in_the_order_of_the_maps() -> None:
@@ -227,8 +226,6 @@ def test_the_table_and_the_features_are_in_the_order_of_the_maps() -> None:
         values = dict(zip(mine["feature"], mine["value"], strict=True))
         wanted = [values[key] for key in ("window_01", "window_02", "self", "cls", "sep")]
         np.testing.assert_allclose(np.array(told["values"][place]) / 1000, wanted, atol=5.1e-4)
-    bare = stored(Tags(wall(features=None)._repr_html_()))
-    assert bare["features"] == [] and bare["values"] == [[]] * 12
 
 
 def test_inputs_are_left_as_they_were() -> None:
@@ -276,9 +273,10 @@ def page() -> Iterator[Page]:
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page with the same wall twice, as when a notebook shows it again."""
-    one = wall()
-    both = replace(one, page=one.page + one.page)
-    return both.save(tmp_path_factory.mktemp("wall") / "wall.html")
+    both = wall().page + wall().page
+    path = tmp_path_factory.mktemp("wall") / "wall.html"
+    path.write_text(PAGE.format(title="Attention maps", viewer=both), encoding="utf-8")
+    return path
 
 
 def press(page: Page, key: str) -> None:
