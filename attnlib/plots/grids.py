@@ -15,20 +15,9 @@ from pandas.io.formats.style import Styler
 
 from attnlib.errors import BadValue
 from attnlib.measuring.head_tables import head_names
-from attnlib.plots import style
+from attnlib.plots import labels, style
 from attnlib.plots.drawing import Drawing
-from attnlib.plots.labels import (
-    as_list,
-    heads_in_words,
-    is_share,
-    label,
-    metric_rows,
-    number,
-    plural,
-    top_heads,
-    unit,
-    upper,
-)
+from attnlib.plots.labels import heads_in_words, is_share, label, metric_rows, top_heads, upper
 from attnlib.plots.panels import metric_panels
 from attnlib.plots.rows import labelled_scores
 
@@ -39,14 +28,14 @@ def head_grid(table: pd.DataFrame, metric: str | Sequence[str], *, marked: int =
     Shares of attention are all drawn from 0 to 1, so that two grids can be compared by eye; the
     `marked` strongest heads carry their value.
     """
-    metrics = as_list(metric)
+    metrics = labels.as_list(metric)
     rows = metric_rows(table, metrics)
     with style.drawing():
         figure, panels = metric_panels(len(metrics), aspect=0.86)
         for panel, key in zip(panels, metrics, strict=True):
             part = rows[rows["metric"] == key]
             top = 1.0 if is_share(key) else float(np.nanmax(part["mean"], initial=0.0)) or 1.0
-            cells(panel, part, "mean", (0, top), marked=marked, unit=unit(key))
+            cells(panel, part, "mean", (0, top), marked=marked, unit=labels.unit(key))
             if len(metrics) > 1:
                 panel.set_title(upper(label(key)), fontsize=9.5)
     told, first = (
@@ -54,7 +43,8 @@ def head_grid(table: pd.DataFrame, metric: str | Sequence[str], *, marked: int =
         for n in (marked, 1)
     )
     text = f"One cell per head, layers downwards. Highest: {first if len(metrics) > 1 else told}."
-    alt = f"{plural(len(metrics), 'heat map')}, layers as rows, heads as columns. Highest: {told}."
+    maps = labels.plural(len(metrics), "heat map")
+    alt = f"{maps}, layers as rows, heads as columns. Highest: {told}."
     return Drawing(figure, text, alt, rows)
 
 
@@ -90,7 +80,7 @@ def cells(
     bar.set_label(unit, fontsize=7.5)
     for _, row in rows.nlargest(marked, value).iterrows():
         ink = style.ink_on(to_hex(colours(scale(row[value]))))
-        text = number(row[value], ".1f" if row[value] >= 1 else ".2f").removeprefix("0")
+        text = labels.number(row[value], ".1f" if row[value] >= 1 else ".2f").removeprefix("0")
         middle: Any = {"ha": "center", "va": "center_baseline", "fontsize": 7}
         panel.text(row["head"], row["layer"], text, color=ink, **middle)
 
@@ -112,7 +102,7 @@ def strongest_heads(table: pd.DataFrame, metric: str, n: int = 5) -> Drawing:
     rows = rows.assign(label=head_names(rows), value=rows["mean"])
     text = f"The {len(rows)} heads with the most {label(metric)}, with 95% intervals: "
     text += f"{heads_in_words(rows)}."
-    what = f"{label(metric)} ({unit(metric)})" if unit(metric) else label(metric)
+    what = f"{label(metric)} ({labels.unit(metric)})" if labels.unit(metric) else label(metric)
     return Drawing.of("Dots with intervals", labelled_scores(rows, unit=what).figure, text, rows)
 
 

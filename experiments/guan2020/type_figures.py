@@ -20,18 +20,11 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 
 from attnlib.errors import BadValue, UnknownName, did_you_mean
 from attnlib.measuring.head_tables import head_names
+from attnlib.plots import panels as layout
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
 from attnlib.plots.grids import grid_axes
 from attnlib.plots.labels import number
-from attnlib.plots.panels import (
-    layer_ticks,
-    light_grid,
-    one_legend,
-    panel_grid,
-    say_undefined,
-    small_panels,
-)
 from attnlib.plots.planes import named_heads, plane_axis, write_names
 from attnlib.plots.rows import OURS
 
@@ -114,7 +107,9 @@ def type_plane(types: pd.DataFrame, *, named: int | Sequence[str] = 8) -> Drawin
     inside = ~(rows["silhouette"] < 0)
     with style.drawing():
         tall = max(np.ptp(rows["y"]), 1e-9) / max(np.ptp(rows["x"]), 1e-9)
-        figure, (panel,) = panel_grid(1, 0.5 + 4.7 * min(max(tall, 0.5), 1.0), width="column")
+        figure, (panel,) = layout.panel_grid(
+            1, 0.5 + 4.7 * min(max(tall, 0.5), 1.0), width="column"
+        )
         for name, look in TYPE_LOOKS.items():
             mine = rows["type"] == name
             dots: Any = {"s": 38 if len(rows) <= 200 else 22, "lw": 1.1, "marker": look.marker}
@@ -123,7 +118,7 @@ def type_plane(types: pd.DataFrame, *, named: int | Sequence[str] = 8) -> Drawin
                 dots |= {"facecolor": face, "edgecolor": look.colour, "label": told}
                 panel.scatter(part["x"], part["y"], **dots)
         plane_axis(panel, rows)
-        one_legend(figure, fontsize=8.5)
+        layout.one_legend(figure, fontsize=8.5)
         write_names(panel, marked, rows, size=8, away=(4, 2))
     n_border = int((~inside).sum())
     which = f"The {n_border} hollow ones lie" if n_border else "No head lies"
@@ -150,7 +145,7 @@ def feature_boxes(features: pd.DataFrame, types: pd.DataFrame) -> Drawing:
     places = _places(feature_order(rows["feature"]))
     shares: Any = {"columns": 1, "sharex": True, "sharey": True}
     with style.drawing():
-        figure, panels = panel_grid(len(shown), 0.6 + 1.25 * len(shown), gap=0.02, **shares)
+        figure, panels = layout.panel_grid(len(shown), 0.6 + 1.25 * len(shown), gap=0.02, **shares)
         for panel, (name, mine) in zip(panels, shown.items(), strict=True):
             _boxes(panel, mine, places, TYPE_LOOKS[name].colour)
             panel.set_title(
@@ -193,7 +188,7 @@ def _feature_axis(panels: Sequence[Axes], places: Mapping[str, float], highest: 
         for edge in (windows - 0.3, windows + 1.1):
             panel.axvline(edge, color=style.FAINT, alpha=0.5, lw=0.8)
         panel.tick_params(axis="x", length=0)
-        light_grid(panel)
+        layout.light_grid(panel)
     root = (lambda values: np.sqrt(np.clip(values, 0, None)), np.square)
     panels[0].set_yscale("function", functions=root)
     panels[0].set_yticks([0, 0.05, 0.2, 0.5, 1.0], ["0", "0.05", "0.2", "0.5", "1"])
@@ -224,9 +219,9 @@ def types_by_layer(types: pd.DataFrame, *, by: str | None = None) -> Drawing:
     parts = {str(name): part for name, part in rows.groupby(by or (lambda _: ""), sort=False)}
     with style.drawing():
         if by is None:
-            figure, panels = panel_grid(1, 2.9, width="column")
+            figure, panels = layout.panel_grid(1, 2.9, width="column")
         else:
-            figure, panels = small_panels(len(parts), height=2.1, sharey=True)
+            figure, panels = layout.small_panels(len(parts), height=2.1, sharey=True)
         for panel, (name, part) in zip(panels, parts.items(), strict=True):
             _stack(panel, part, numbers=by is None)
             panel.set_title(name, fontsize=9)
@@ -261,11 +256,11 @@ def _stack(panel: Axes, rows: pd.DataFrame, *, numbers: bool) -> None:
         if numbers:
             told = [f"{count}" if count else "" for count in counts.loc[name]]
             panel.bar_label(drawn, told, label_type="center", color=style.ink_on(look.colour))
-    layer_ticks(panel, layers, 24 if numbers else 6, rim=0.6)
+    layout.layer_ticks(panel, layers, 24 if numbers else 6, rim=0.6)
     panel.set_ylim(0, counts.sum().max())
     panel.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     panel.tick_params(axis="x", length=0)
-    light_grid(panel)
+    layout.light_grid(panel)
 
 
 def type_moves(changes: pd.DataFrame) -> Drawing:
@@ -283,7 +278,9 @@ def type_moves(changes: pd.DataFrame) -> Drawing:
         width = ("narrow", "column", "wide")[columns - 1]
         cell = (style.WIDTHS[width] / columns - 0.6) / rows["head"].max()
         tall = 0.45 + math.ceil(len(parts) / columns) * (0.65 + cell * rows["layer"].max())
-        figure, panels = panel_grid(len(parts), tall, columns=columns, width=width, sharey=True)
+        figure, panels = layout.panel_grid(
+            len(parts), tall, columns=columns, width=width, sharey=True
+        )
         for panel, (task, part) in zip(panels, parts.items(), strict=True):
             _moves_panel(panel, part)
             panel.set_title(task, fontsize=9)
@@ -361,10 +358,10 @@ def cluster_count_curves(counts: pd.DataFrame, best: Mapping[str, int | None]) -
     need(counts, "k", *CRITERIA, "gap_se", "null_low", "null_high")
     rows = counts.sort_values("k", ignore_index=True)
     with style.drawing():
-        figure, panels = small_panels(len(CRITERIA), height=2.0)
+        figure, panels = layout.small_panels(len(CRITERIA), height=2.0)
         for panel, name in zip(panels, CRITERIA, strict=True):
             _curve(panel, rows, name, best[name])
-        one_legend(figure)
+        layout.one_legend(figure)
     told, here = [], []
     for name, (title, _) in CRITERIA.items():
         k = best[name]
@@ -409,5 +406,5 @@ def _curve(panel: Axes, rows: pd.DataFrame, name: str, best: int | None) -> None
     panel.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     panel.yaxis.set_major_locator(MaxNLocator(4))
     panel.tick_params(labelsize=7.5)
-    say_undefined(panel, rows[name])
-    light_grid(panel)
+    layout.say_undefined(panel, rows[name])
+    layout.light_grid(panel)
