@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,9 +13,9 @@ from attnlib.data.textfiles import Row, field, find_file, read_jsonl, read_table
 from attnlib.errors import CorpusError
 
 
-def read_ontogum(split: str, folder: Path) -> tuple[list[CorefDocument], Counter[str]]:
+def read_ontogum(folder: Path, files: Sequence[str]) -> tuple[list[CorefDocument], Counter[str]]:
     """OntoGUM documents; the file's inclusive mention spans become half-open ones."""
-    path = find_file(folder, f"ontogum-{split}.jsonl")
+    path = find_file(folder, *files)
     return [_document(row, path) for row in read_jsonl(path)], Counter()
 
 
@@ -48,9 +48,9 @@ def _document(row: Row, path: Path) -> CorefDocument:
     )
 
 
-def read_gap(split: str, folder: Path) -> tuple[list[GapExample], Counter[str]]:
+def read_gap(folder: Path, files: Sequence[str]) -> tuple[list[GapExample], Counter[str]]:
     """GAP examples; a row whose stated offsets do not hit the stated words is counted."""
-    path = find_file(folder, f"gap-{split}.tsv")
+    path = find_file(folder, *files)
     examples: list[GapExample] = []
     skipped: Counter[str] = Counter()
     for row in read_table(path):
@@ -81,74 +81,45 @@ def _truth(row: Row, path: Path, name: str) -> bool:
     return bool(value == "TRUE")
 
 
-# (id, text, frame, spans of the target, (element, span, whether it is core)); spans of characters
-_Annotation = tuple[str, str, str, list[list[int]], list[tuple[str, list[int], bool]]]
+def read_framenet(folder: Path, files: Sequence[str]) -> tuple[list[FrameExample], Counter[str]]:
+    """Annotation sets of FrameNet, or the list of Kovaleva 2019 (sec. 4.2), from all of the files.
 
-
-def read_framenet(folder: Path) -> tuple[list[FrameExample], Counter[str]]:
-    """FrameNet 1.7 annotation sets of at most 12 tokens with a core element.
-
-    Exemplars first, then full text. A target of several parts is left out (Kovaleva 2019 takes
-    exactly one), and so is a set whose spans cut through a word.
+    A target of several parts is left out (Kovaleva takes exactly one), and so is a set whose spans
+    cut through a word. The links of Kovaleva's list are core elements by choice.
     """
-
-    def annotations() -> Iterator[_Annotation]:
-        for name in ("exemplars_core_le12.jsonl", "fulltext_core_le12.jsonl"):
-            path = find_file(folder, name)
-            for row in read_jsonl(path):
-                text, frame = field(row, path, "text"), field(row, path, "frame")
-                targets = field(row, path, "target", kind=list)
-                elements = [
-                    (element["name"], [element["start"], element["end"]], element["core"] == "Core")
-                    for element in field(row, path, "fes", kind=list)
-                ]
-                identity = f"{field(row, path, 'doc')}:{field(row, path, 'sent_id')}:{row[0]}"
-                yield identity, text, frame, targets, elements
-
-    return _frames(annotations())
-
-
-def read_framenet_473(folder: Path) -> tuple[list[FrameExample], Counter[str]]:
-    """The 473 sentences of Kovaleva 2019 (sec. 4.2); their links are core elements by choice."""
-    path = find_file(folder, "kovaleva_framenet_473.jsonl")
-
-    def annotations() -> Iterator[_Annotation]:
-        for row in read_jsonl(path):
-            text, frame = field(row, path, "sentence"), field(row, path, "frame")
-            targets = field(row, path, "target_span", kind=list)
-            links = field(row, path, "links", kind=list)
-            elements = [(link["fe"], [link["start"], link["end"]], True) for link in links]
-            yield f"kovaleva-{row[0]}", text, frame, targets, elements
-
-    return _frames(annotations())
-
-
-def _frames(annotations: Iterable[_Annotation]) -> tuple[list[FrameExample], Counter[str]]:
-    """Spans of characters to spans of the text's words, which FrameNet separates by blanks."""
     examples: list[FrameExample] = []
     skipped: Counter[str] = Counter()
-    for identity, text, frame, targets, elements in annotations:
-        if len(targets) != 1:
-            skipped["target of several parts"] += 1
-            continue
-        words = list(re.finditer(r"\S+", text))
-        starts = {match.start(): index for index, match in enumerate(words)}
-        ends = {match.end(): index + 1 for index, match in enumerate(words)}
-        spans = [(starts.get(a), ends.get(b)) for a, b in (targets[0], *(e[1] for e in elements))]
-        whole = [Span(a, b) for a, b in spans if a is not None and b is not None and a < b]
-        if len(whole) < len(spans):
-            skipped["span cuts through a word"] += 1
-            continue
-        target, *others = whole
-        names, core = tuple(name for name, _, _ in elements), tuple(c for _, _, c in elements)
-        examples.append(
-            FrameExample(
-                id=identity,
-                words=tuple(match[0] for match in words),
-                frame=frame,
-                target=target,
-                elements=tuple(zip(names, others, strict=True)),
-                core=core,
-            )
-        )
+    for path in [find_file(folder, name) for name in files]:
+        for row in read_jsonl(path):
+            targets = field(row, path, "target_span", "target", kind=list)
+            links = field(row, path, "fes", "links", kind=list)
+            text = field(row, path, "text", "sentence")
+            ends = [targets[0], *((link["start"], link["end"]) for link in links)]
+            spans = _word_spans(text, ends)
+            if len(targets) != 1:
+                skipped["target of several parts"] += 1
+            elif None in spans:
+                skipped["span cuts through a word"] += 1
+            else:
+                target, *others = (span for span in spans if span is not None)
+                names = [link.get("name") or link["fe"] for link in links]
+                doc = row[1].get("doc")
+                example = FrameExample(
+                    id=f"{doc}:{row[1]['sent_id']}:{row[0]}" if doc else f"kovaleva-{row[0]}",
+                    words=tuple(text.split()),
+                    frame=field(row, path, "frame"),
+                    target=target,
+                    elements=tuple(zip(names, others, strict=True)),
+                    core=tuple(link.get("core", "Core") == "Core" for link in links),
+                )
+                examples.append(example)
     return examples, skipped
+
+
+def _word_spans(text: str, spans: Sequence[Sequence[int]]) -> list[Span | None]:
+    """Spans of characters as spans of words, which FrameNet separates by blanks."""
+    words = list(re.finditer(r"\S+", text))
+    starts = {match.start(): index for index, match in enumerate(words)}
+    ends = {match.end(): index + 1 for index, match in enumerate(words)}
+    found = ((starts.get(start), ends.get(end, 0)) for start, end in spans)
+    return [None if a is None or a >= b else Span(a, b) for a, b in found]

