@@ -313,7 +313,7 @@ def _segments(folder: Path, options: Options, name: str, files: Sequence[str]) -
     if options.tokenizer is None:
         raise BadValue(
             "Wikipedia segments are cut to a number of pieces. Pass tokenizer= (the model's, or a "
-            "function text -> n_pieces)."
+            "function from a text to its pieces)."
         )
     paragraphs = _paragraphs(name, folder, options)
     made, skipped = segments(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 Part = str | tuple[str, ...]
@@ -248,27 +250,8 @@ class FrameExample(_Words):
         return tuple(e for e, is_core in zip(self.elements, self.core, strict=True) if is_core)
 
 
-def _lexicon(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-# Words after which a period does not end the sentence, whatever follows. Lower case, no period.
-_TITLES = _lexicon(
-    "mr mrs ms dr prof rev hon fr sr st mt ft gen lt col capt cmdr sgt maj adm gov sen rep pres "
-    "drs messrs vs cf viz ca e.g i.e eg ie fig figs eq eqs sec nos vol vols pp ed eds trans al op"
-)
-# Words that may stand inside a sentence or end one: what follows decides.
-_ABBREVIATIONS = _lexicon(
-    "jr etc inc ltd co corp bros dept est univ assn assoc pvt ext approx ph.d "
-    "jan feb mar apr jun jul aug sep sept oct nov dec"
-)
-# After an ambiguous abbreviation these words, capitalised, open a new sentence.
-_OPENERS = _lexicon(
-    "the a an this that these those he she it they we you i his her its their our my there here "
-    "in on at as by for from with to of after before during when while where if although though "
-    "however but and or so yet since because many most some several all both each no one what who "
-    "how why then thus also today later according despite under until upon"
-)
+_SPLITTER = tomllib.loads(Path(__file__).with_name("sentences.toml").read_text(encoding="utf-8"))
+_WORDS = {kind: frozenset(words.split()) for kind, words in _SPLITTER.items()}
 _END = re.compile(r"(?P<mark>\.\.\.+|…|[.!?]+)(?P<close>['\"”’»)\]]*)(?P<gap>\s+)(?=\S)")
 _OPENING = "'\"“‘«([¿¡—–-"
 
@@ -313,10 +296,10 @@ def _goes_on(before: str, following: str, *, quoted: bool) -> bool:
     word = found.group()
     low = word.lower()
     next_word = re.match(r"\w+", following)
-    opener = next_word is not None and next_word.group().lower() in _OPENERS
+    opener = next_word is not None and next_word.group().lower() in _WORDS["openers"]
     if low == "no":
         return following[0].isdigit()
-    if low in _TITLES:
+    if low in _WORDS["titles"]:
         return not (low in {"al", "st"} and opener)
     initials = re.fullmatch(r"(?:[^\W\d_]\.)*[^\W\d_]", word)  # J. K. Rowling, U.S., p.m.
-    return (initials is not None or low in _ABBREVIATIONS) and not opener
+    return (initials is not None or low in _WORDS["abbreviations"]) and not opener

@@ -10,6 +10,7 @@ import calendar
 import html
 import random
 import re
+import tomllib
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -34,57 +35,12 @@ DUMPS = (
     "enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2",
 )
 _HOLE = "\ufffc"  # stands where content was lost; a paragraph that holds it is dropped
-_APOSTROPHE = "\ue000"  # kept apart from the apostrophes that mark italics
 _SOUND = "\ue001"  # a pronunciation: not missed inside brackets, a hole elsewhere
-_END_SECTIONS = re.compile(
-    r"^(see also|references?|notes|footnotes|external links?|further reading|bibliography|sources"
-    r"|citations|works cited|gallery|publications|discography|filmography|(selected )?works)\b",
-    re.IGNORECASE,
-)
-_NAMESPACE = re.compile(
-    r"^\s*:?\s*(file|image|category|media|template|wikipedia|portal|help)\s*:", re.I
-)
-_LANGUAGE_LINK = re.compile(r"^\s*[a-z]{2,3}(-[a-z-]+)?\s*:", re.IGNORECASE)
-_DROPPED_TAGS = re.compile(
-    r"ref|references|table|gallery|timeline|imagemap|poem|blockquote|div|center|noinclude"
-    r"|includeonly|section|hiero|score"
-)
-_LOST_TAGS = re.compile(r"math|chem|ce|source|syntaxhighlight|pre|code|graph")
-# Templates that a reader does not miss: citations, notes, pronunciation, banners, maintenance.
-_SILENT = re.compile(
-    r"^(cite|citation|cn$|fact$|sfn|harv|efn|ref|rp$|r$|page|by whom|who|when|which|clarify|vague"
-    r"|according|better|disputed|dubious|update|fact|full|verif|failed|unreliable|original|specify"
-    r"|weasel|pov|npov|further|main|see|about|for$|redirect|other|hatnote|distinguish|use |pp-|good"
-    r"|featured|infobox|sidebar|navbox|portal|commons|wikt|sister|audio|listen"
-    r"|refn|note|nb|anchor|clear|toc|multiple|double|image|css|wide|coord|details|flagicon|start|end|defaultsort"
-    r"|authority|persondata|taxobox|quote|cquote|rquote|blockquote|quotation|campaign|shortcut|legend"
-    r"|multi|tooltip|tone|contradict|expand|unref|more|missing|incomplete|outdated|time|where|why"
-    r"|how|attrib|nonspecific|not in|dead|primary|synthesis|inline|undue|cleanup|inconsist)",
-    re.IGNORECASE,
-)
-_SIGNS = {
-    **dict.fromkeys(("ndash", "en dash", "–"), "–"),
-    **dict.fromkeys(("mdash", "em dash", "mdashb", "—"), "—"),
-    **dict.fromkeys(("spaced ndash", "snd", "spnd", "spaced en dash"), " – "),
-    **dict.fromkeys(("spaced mdash", "spaced em dash"), " — "),
-    **dict.fromkeys(("nbsp", "space", "thinsp", "spaces", "·", "•"), " "),
-    **dict.fromkeys(("'", "`", "apos"), _APOSTROPHE),
-    "'s": _APOSTROPHE + "s",
-    **dict.fromkeys(("!", "pipe"), "|"),
-    **dict.fromkeys(("shy", "wbr", "zwj", "zwnj"), ""),
-}
-# Templates that wrap text: which unnamed parameter is shown.
+_MARKUP = tomllib.loads(Path(__file__).with_name("wikitext.toml").read_text(encoding="utf-8"))
+_SIGNS = {name: sign for sign, names in _MARKUP["signs"].items() for name in names}
 _SHOWN = {
-    **dict.fromkeys(("nowrap", "nobr", "nobreak", "mvar", "var", "em", "strong", "smallcaps"), 1),
-    **dict.fromkeys(("small", "smaller", "big", "midsize", "flag", "nihongo", "angbr"), 1),
-    **dict.fromkeys(("abbr", "abbrlink", "sc", "unicode", "polytonic", "hebrew", "linktext"), 1),
-    **dict.fromkeys(
-        ("lang", "transl", "transliteration", "script", "ill", "interlanguage link"), -1
-    ),
-    **dict.fromkeys(("ship", "hms", "uss", "rws", "not a typo", "sic", "proper name", "okina"), 1),
-    **dict.fromkeys(
-        ("grc", "gr", "arabic", "color", "font color", "visible anchor", "vanchor"), -1
-    ),
+    **dict.fromkeys(_MARKUP["templates"]["shows_first"], 0),
+    **dict.fromkeys(_MARKUP["templates"]["shows_last"], -1),
 }
 
 
@@ -197,7 +153,7 @@ def _plain(code: Any) -> str:
     parts: list[str] = []
     for node in code.nodes:
         if type(node).__name__ == "Heading":
-            if _END_SECTIONS.match(str(node.title).strip()) and node.level <= 2:
+            if node.level <= 2 and _begins(_MARKUP["end_sections"], node.title, r"\b"):
                 break
             parts.append("\n\n")
         else:
@@ -205,36 +161,43 @@ def _plain(code: Any) -> str:
     return "".join(parts)
 
 
+def _begins(names: str, given: Any, after: str = "") -> bool:
+    """Whether what is given begins with one of the names, in any case."""
+    return re.match(f"({names}){after}", str(given).strip(), re.IGNORECASE) is not None
+
+
 def _node_text(node: Any) -> str:
-    kind = type(node).__name__
-    if kind == "Text":
-        return str(node.value)
-    if kind == "HTMLEntity":
-        return str(node.normalize())
-    if kind == "Wikilink":
-        return _link_text(node)
-    if kind == "ExternalLink":
-        return _plain(node.title) if node.title is not None and node.brackets else ""
-    if kind == "Tag":
-        return _tag_text(node)
-    if kind == "Template":
-        return _template_text(node)
+    match type(node).__name__:
+        case "Text":
+            return str(node.value)
+        case "HTMLEntity":
+            return str(node.normalize())
+        case "Wikilink":
+            return _link_text(node)
+        case "ExternalLink":
+            return _plain(node.title) if node.title is not None and node.brackets else ""
+        case "Tag":
+            return _tag_text(node)
+        case "Template":
+            return _template_text(node)
     return ""
 
 
 def _link_text(node: Any) -> str:
     title = str(node.title)
-    if _NAMESPACE.match(title) or (node.text is None and _LANGUAGE_LINK.match(title)):
+    if _begins(_MARKUP["namespaces"], title.lstrip(" :"), r"\s*:"):
         return ""
-    shown = _plain(node.text) if node.text is not None else title.lstrip(": ")
-    return shown.replace("_", " ") if node.text is None else shown
+    if node.text is not None:
+        return _plain(node.text)
+    other_language = _begins(r"[a-z]{2,3}(-[a-z-]+)?\s*:", title)
+    return "" if other_language else title.lstrip(": ").replace("_", " ")
 
 
 def _tag_text(node: Any) -> str:
     tag = str(node.tag).strip().lower()
-    if _DROPPED_TAGS.fullmatch(tag):
+    if re.fullmatch(_MARKUP["tags"]["dropped"], tag):
         return ""
-    if _LOST_TAGS.fullmatch(tag):
+    if re.fullmatch(_MARKUP["tags"]["lost"], tag):
         return _HOLE
     if node.wiki_markup in ("*", "#", ":", ";"):
         return str(node.wiki_markup)
@@ -246,7 +209,7 @@ def _tag_text(node: Any) -> str:
 def _template_text(node: Any) -> str:
     name = re.sub(r"[\s_]+", " ", str(node.name)).strip().lower()
     if name in _SIGNS:
-        return _SIGNS[name]
+        return str(_SIGNS[name])
     values = [_plain(p.value).strip() for p in node.params if not p.showkey]
     if name in ("convert", "cvt") and len(values) >= 2:
         return _converted(values)
@@ -256,25 +219,19 @@ def _template_text(node: Any) -> str:
         return _as_of(node, values)
     if re.match("ipa|respell|pron", name):
         return _SOUND
-    shown = _SHOWN.get(name) or (-1 if name.startswith("lang-") else None)
-    if shown and values:
-        return values[shown - 1 if shown > 0 else shown] or _HOLE
-    return "" if _SILENT.match(name) else _HOLE
-
-
-_UNITS = {"C": "°C", "F": "°F", "sqmi": "square miles", "sqft": "square feet", "acre": "acres"}
-_UNIT = re.compile(
-    r"°[CF]|[kcm]?m[23]?|mi|ft|in|yd|nmi|[km]?g|lb|oz|t|ha|[kKGM]?W|mph|(?:km|mi)/h|m/s|ft/s"
-)
+    if values and (name in _SHOWN or name.startswith("lang-")):
+        return values[_SHOWN.get(name, -1)] or _HOLE
+    return "" if _begins(_MARKUP["templates"]["silent"], name) else _HOLE
 
 
 def _converted(values: list[str]) -> str:
     """`{{convert|5|km|mi}}` as "5 km", a range `{{convert|5|-|7|km}}` as "5–7 km"."""
-    joins = {"-": "–", "–": "–", "x": " × ", **{w: f" {w} " for w in ("to", "and", "or", "by")}}
+    units = _MARKUP["units"]
     amount, unit = values[0], values[1]
-    if len(values) >= 4 and unit in joins:
-        amount, unit = f"{amount}{joins[unit]}{values[2]}", values[3]
-    shown = _UNITS.get(unit, unit if _UNIT.fullmatch(unit) else _HOLE)  # a code is no word
+    if len(values) >= 4 and unit in units["joins"]:
+        amount, unit = f"{amount}{units['joins'][unit]}{values[2]}", values[3]
+    is_word = re.fullmatch(units["plain"], unit)  # other codes are none
+    shown = units["renamed"].get(unit, unit if is_word else _HOLE)
     return f"{amount}{'' if shown[0] == '°' else ' '}{shown}"
 
 
@@ -287,37 +244,12 @@ def _as_of(node: Any, values: list[str]) -> str:
     return " ".join(["as of" if node.has("lc") else "As of", *filter(None, (name, *values[:1]))])
 
 
-_EMPTY_INSIDE = (
-    r"(?:\s|[,;:/–—-]|\b(?:or|and|pronounced|from|also|IPA|listen|either|lit|meaning)\b\.?)*"
-)
-_FIXES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern), replacement)
-    for pattern, replacement in (
-        (r"'{2,}", ""),  # italics and bold
-        (_APOSTROPHE, "'"),
-        (r"__[A-Z]+__", ""),
-        (r"</?[a-zA-Z][^<>]*>", ""),
-        (r"[\u200b-\u200f\u2060\ufeff\u00ad]", ""),
-        (r"\s+", " "),
-        (r"\(" + _EMPTY_INSIDE + r"\)", ""),
-        (r"\[\s*\]", ""),
-        (r"\(\s*(?:[,;:]\s*)+", "("),
-        (r"(?:\s*[,;:])+\s*\)", ")"),
-        (r"([,;])(?:\s*[,;])+", r"\1"),
-        (r"\(\s+", "("),
-        (r"\s+\)", ")"),
-        (r"\s+([,;:.!?])(?=\s|$)", r"\1"),
-        (r"\s{2,}", " "),
-    )
-)
-
-
 def _clean(block: str) -> str:
     """One line of text: decoded, no leftovers of markup, no empty brackets, single blanks."""
     text = unicodedata.normalize("NFC", html.unescape(html.unescape(block)))
     text = re.sub(r"\([^()]*\)", _without_sounds, text).replace(_SOUND, _HOLE)
-    for pattern, replacement in _FIXES:
-        text = pattern.sub(replacement, text)
+    for pattern, replacement in _MARKUP["clean"]["fixes"]:
+        text = re.sub(pattern, replacement, text)
     return text.strip()
 
 
@@ -349,23 +281,9 @@ SPECIAL_TOKENS = 3  # [CLS] a [SEP] b [SEP]
 
 
 def piece_length(tokenizer: Any) -> Length:
-    """How many pieces a text has, without special tokens.
-
-    Takes a tokenizer of transformers or tokenizers, or any callable from text to a number or to
-    the pieces themselves.
-    """
-    if hasattr(tokenizer, "tokenize"):
-        return lambda text: len(tokenizer.tokenize(text))
-    if hasattr(tokenizer, "encode"):
-        return lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)
-    if not callable(tokenizer):
-        raise BadValue(f"{tokenizer!r} is no tokenizer. Give one, or a function text -> n_pieces.")
-
-    def length(text: str) -> int:
-        counted = tokenizer(text)
-        return counted if isinstance(counted, int) else len(counted)
-
-    return length
+    """How many pieces a text has for a tokenizer, or a function to pieces; no special tokens."""
+    pieces = getattr(tokenizer, "tokenize", tokenizer)
+    return lambda text: len(pieces(text))
 
 
 def segments(

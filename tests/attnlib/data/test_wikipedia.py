@@ -328,17 +328,5 @@ def test_what_counts_as_a_tokenizer() -> None:
         def tokenize(self, text: str) -> list[str]:
             return text.split()
 
-    class Encoding:
-        ids = (1, 2, 3)
-
-    class Fast:
-        def encode(self, text: str, add_special_tokens: bool) -> Encoding:
-            assert not add_special_tokens
-            return Encoding()
-
     assert piece_length(Pieces())("a b") == 2
-    assert piece_length(Fast())("a b") == 3
     assert piece_length(str.split)("a b c d") == 4
-    assert piece_length(len)("abc") == 3
-    with pytest.raises(BadValue, match="no tokenizer"):
-        piece_length(7)
