@@ -12,6 +12,7 @@ import random
 import re
 import tomllib
 import unicodedata
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -312,47 +313,37 @@ def segments(
         raise BadValue(f"variant '{variant}' is unknown. Use 'paper' or 'authors'.")
     skipped: Counter[str] = Counter()
     rng = random.Random(seed)
+    coin = rng if variant == "authors" else None
     pairs = (
         _paper_pairs(paragraphs)
-        if variant == "paper"
-        else _chunks(paragraphs, length, max_length, rng, skipped)
+        if coin is None
+        else _chunks(paragraphs, length, max_length, coin, skipped)
     )
-    pairs = rng.sample(pairs, len(pairs))
-    made: list[tuple[int, Segment]] = []
-    for place, name, first, second in pairs:
+    made: dict[int, Segment] = {}
+    for place in rng.sample(range(len(pairs)), len(pairs)):
         if n is not None and len(made) == n:
             break
-        fitted = _fit(
-            first,
-            second,
-            length,
-            max_length - SPECIAL_TOKENS,
-            rng if variant == "authors" else None,
-        )
+        name, first, second = pairs[place]
+        fitted = _fit(first, second, length, max_length - SPECIAL_TOKENS, coin)
         if fitted is None:
             skipped["one side has no word that fits"] += 1
         else:
-            made.append((place, Segment(name, *fitted)))
-    return [segment for _, segment in sorted(made, key=lambda item: item[0])], dict(skipped)
+            made[place] = Segment(name, *fitted)
+    return [made[place] for place in sorted(made)], dict(skipped)
 
 
-_Pair = tuple[int, str, str, str]
-
-
-def _articles(paragraphs: Iterable[Paragraph]) -> list[list[Paragraph]]:
-    groups = groupby(paragraphs, key=lambda paragraph: paragraph.article)
-    return [list(group) for _, group in groups]
+_Pair = tuple[str, str, str]  # its name, and two texts
 
 
 def _paper_pairs(paragraphs: Iterable[Paragraph]) -> list[_Pair]:
     """Disjoint pairs of neighbours, greedily from the start of each article."""
     pairs: list[_Pair] = []
-    for group in _articles(paragraphs):
-        taken = -1
-        for first, second in pairwise(group):
-            if second.index == first.index + 1 and first.index > taken:
-                taken = second.index
-                pairs.append((len(pairs), first.id, first.text, second.text))
+    taken: Paragraph | None = None
+    for first, second in pairwise(paragraphs):
+        neighbours = second.article == first.article and second.index == first.index + 1
+        if neighbours and first is not taken:
+            taken = second
+            pairs.append((first.id, first.text, second.text))
     return pairs
 
 
@@ -365,7 +356,7 @@ def _chunks(
 ) -> list[_Pair]:
     """The released code's chunks of lines, each split in two at a random line."""
     pairs: list[_Pair] = []
-    for group in _articles(paragraphs):
+    for article, group in groupby(paragraphs, key=lambda paragraph: paragraph.article):
         lines = [line for paragraph in group for line in _sentences(paragraph.text)]
         chunk: list[str] = []
         size = 0
@@ -378,8 +369,8 @@ def _chunks(
                 skipped["one line only"] += 1
             else:
                 cut = rng.randint(1, len(chunk) - 1)
-                name = f"{group[0].article}#{number - len(chunk) + 1}"
-                pairs.append((len(pairs), name, " ".join(chunk[:cut]), " ".join(chunk[cut:])))
+                name = f"{article}#{number - len(chunk) + 1}"
+                pairs.append((name, " ".join(chunk[:cut]), " ".join(chunk[cut:])))
             chunk, size = [], 0
     return pairs
 
@@ -432,8 +423,5 @@ def _cut(text: str, room: int, length: Length, rng: random.Random | None) -> str
     def after(cuts: int) -> str:
         return " ".join(words[fronts[cuts] : len(words) - (cuts - fronts[cuts])])
 
-    low, high = 0, len(words)  # after(high) fits, after(low) does not
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if length(after(middle)) <= room else (middle, high)
-    return after(high)
+    # the fewest cuts after which the text fits; cutting all of it fits
+    return after(bisect_left(range(len(words)), True, key=lambda k: length(after(k)) <= room))
