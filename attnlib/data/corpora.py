@@ -27,7 +27,15 @@ from attnlib.data.kept import kept_file
 from attnlib.data.reader import Passage
 from attnlib.data.reader.convert import to_coref, to_frames, to_questions, to_segment
 from attnlib.data.tasks import SPLIT_RULE, TASKS, Task, read_squad, read_task
-from attnlib.data.textfiles import Row, field, find_file, lines, plain_name, read_jsonl
+from attnlib.data.textfiles import (
+    Fields,
+    field,
+    find_file,
+    lines,
+    plain_name,
+    read_examples,
+    read_rows,
+)
 from attnlib.data.wikipedia import (
     Paragraphs,
     piece_length,
@@ -267,37 +275,32 @@ def _user_corpus(path: Path, limit: int | None) -> Corpus:
 
 def _jsonl_examples(path: Path) -> tuple[str, list[Any]]:
     """Segments, or labelled examples if the first line has a label (then every line needs one)."""
-    rows = list(read_jsonl(path))
-    labelled = "label" in rows[0][1]
-    examples: list[Any] = []
-    for row in rows:
-        number, values = row
-        text = _part(row, path, "words" if "words" in values and "text" not in values else "text")
-        pair = None if values.get("pair") is None else _part(row, path, "pair")
-        name = str(values.get("id", f"{path.stem}:{number}"))
+    labelled = "label" in next(read_rows(path))[1]
+
+    def example(number: int, row: Fields) -> Segment | TaskExample:
+        text = _part(row, "words" if "words" in row and "text" not in row else "text")
+        pair = None if row.get("pair") is None else _part(row, "pair")
+        name = str(row.get("id", f"{path.stem}:{number}"))
         if not labelled:
-            examples.append(Segment(name, text, pair))
-            continue
-        label = field(row, path, "label", kind=(int, float))
+            return Segment(name, text, pair)
+        label = field(row, "label", kind=(int, float))
         if not math.isfinite(label):
-            raise CorpusError(f"{path}:{number}: label {label} is not finite. Give a number.")
-        examples.append(TaskExample(name, text, pair, label))
-    return ("task" if labelled else "segment"), examples
+            raise ValueError(f"label {label} is not finite. Give a number.")
+        return TaskExample(name, text, pair, label)
+
+    return ("task" if labelled else "segment"), read_examples(path, example)[0]
 
 
-def _part(row: Row, path: Path, name: str) -> Part:
-    value = field(row, path, name, kind=(str, list))
-    if isinstance(value, str):
-        part: Part = value.strip()
-    elif all(isinstance(word, str) and word.strip() for word in value):
-        part = tuple(value)
-    else:
-        raise CorpusError(f"{path}:{row[0]}: '{name}' holds something that is no word. Mend it.")
-    if not part:
-        raise CorpusError(f"{path}:{row[0]}: '{name}' is empty. Give text, or drop the line.")
-    if re.search("[\ud800-\udfff]", part if isinstance(part, str) else " ".join(part)):
-        raise CorpusError(f"{path}:{row[0]}: '{name}' holds half a character (a lone surrogate).")
-    return part
+def _part(row: Fields, name: str) -> Part:
+    value = field(row, name, kind=(str, list))
+    words = value.split() if isinstance(value, str) else value
+    if not all(isinstance(word, str) and word.strip() for word in words):
+        raise ValueError(f"'{name}' holds something that is no word. Mend it.")
+    if not words:
+        raise ValueError(f"'{name}' is empty. Give text, or drop the line.")
+    if re.search("[\ud800-\udfff]", " ".join(words)):
+        raise ValueError(f"'{name}' holds half a character (a lone surrogate).")
+    return value.strip() if isinstance(value, str) else tuple(value)
 
 
 # --- the list -----------------------------------------------------------------------------------

@@ -38,7 +38,8 @@ class Span:
 
     def __post_init__(self) -> None:
         if not 0 <= self.start < self.end:
-            raise ValueError(f"a span needs 0 <= start < end, not {self.start}..{self.end}")
+            what = f"{self.start}..{self.end}, expected 0 <= start < end"
+            raise ValueError(f"a span that is none: {what}")
 
     def __len__(self) -> int:
         return self.end - self.start

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -15,16 +13,14 @@ from typing import Any
 
 from attnlib.data.examples import Answer, Question, TaskExample
 from attnlib.data.textfiles import (
-    Row,
+    Fields,
     field,
     find_file,
     has_file,
     plain_name,
+    read_examples,
     read_json,
-    read_jsonl,
-    read_parquet,
-    read_table,
-    read_text,
+    read_rows,
 )
 from attnlib.errors import CorpusError
 
@@ -85,7 +81,6 @@ def _task(name: str, entry: dict[str, Any]) -> Task:
 _LISTED = tomllib.loads(Path(__file__).with_name("tasks.toml").read_text(encoding="utf-8"))
 TASKS = {name: _task(name, entry) for name, entry in _LISTED["tasks"].items()}
 
-_STS_COLUMNS = ("genre", "file", "year", "index", "score", "sentence1", "sentence2")
 _ALIASES = {"#1 String": "sentence1", "#2 String": "sentence2", "Quality": "label"}
 _LABEL_FIELDS = ("label", "gold_label", "is_duplicate", "score")
 _NO_LABEL = frozenset(("", "-", "-1", "-1.0", "hidden"))
@@ -106,53 +101,25 @@ def read_task(task: Task, split: str, folder: Path) -> Read:
     return [example for example, in_dev in sides if in_dev == (split == "dev")], skipped
 
 
-def _rows(path: Path) -> Iterator[Row]:
-    name = plain_name(path)
-    if name.endswith(".parquet"):
-        return read_parquet(path)
-    if name.endswith(".jsonl"):
-        return read_jsonl(path)
-    if name.startswith("sts-"):
-        return read_table(path, _STS_COLUMNS)
-    if name.endswith(".csv"):
-        return _csv_rows(path)
-    return read_table(path)
-
-
-def _csv_rows(path: Path) -> Iterator[Row]:
-    """Rows of a comma-separated file with a header; quoted cells may hold line ends."""
-    reader = csv.DictReader(io.StringIO(read_text(path)), strict=True)
-    try:
-        for row in reader:
-            if None in row or None in row.values():
-                raise CorpusError(f"{path}:{reader.line_num}: not the header's number of columns.")
-            yield reader.line_num, row
-    except csv.Error as error:
-        raise CorpusError(f"{path}:{reader.line_num}: {error}. Fetch it again.") from error
-
-
 def _examples(task: Task, path: Path) -> Read:
-    examples: list[TaskExample] = []
-    skipped: Counter[str] = Counter()
-    for number, raw in _rows(path):
-        values = {_ALIASES.get(key, key): value for key, value in raw.items()}
-        if task.only and values.get(task.only[0]) != task.only[1]:
-            continue
-        row = (number, values)
-        texts = [field(row, path, column).strip() for column in task.columns]
-        label = _label(task, field(row, path, *_LABEL_FIELDS, kind=object), path, number)
-        if not all(texts):
-            skipped["empty text"] += 1
-        elif label is None:
-            skipped["no label"] += 1
-        else:
-            pair = texts[1] if task.pair else None
-            name = f"{task.name}:{Path(plain_name(path)).stem}:{number}"
-            examples.append(TaskExample(name, texts[0], pair, label))
-    return examples, skipped
+    stem = Path(plain_name(path)).stem
+
+    def example(number: int, raw: Fields) -> TaskExample | str | None:
+        row = {_ALIASES.get(key, key): value for key, value in raw.items()}
+        if task.only and row.get(task.only[0]) != task.only[1]:
+            return None
+        texts = [field(row, column).strip() for column in task.columns]
+        label = _label(task, field(row, *_LABEL_FIELDS, kind=object))
+        if label is None or not all(texts):
+            return "no label" if all(texts) else "empty text"
+        pair = texts[1] if task.pair else None
+        return TaskExample(f"{task.name}:{stem}:{number}", texts[0], pair, label)
+
+    examples, skipped = read_examples(path, example)
+    return [one for one in examples if one is not None], skipped
 
 
-def _label(task: Task, value: object, path: Path, number: int) -> int | float | None:
+def _label(task: Task, value: object) -> int | float | None:
     """The class index or score that a file's label means; None where the label is withheld."""
     given = str(value).strip()
     if value is None or given in _NO_LABEL:
@@ -173,9 +140,7 @@ def _label(task: Task, value: object, path: Path, number: int) -> int | float | 
             return int(score >= PARAPHRASE_SCORE)
         if score in range(task.n_labels):
             return int(score)
-    raise CorpusError(
-        f"{path}:{number}: unknown label '{given}' for {task.name}, expected {expected}."
-    )
+    raise ValueError(f"unknown label '{given}' for {task.name}, expected {expected}.")
 
 
 def _in_dev(examples: list[TaskExample]) -> list[bool]:
@@ -228,7 +193,7 @@ def _squad_articles(path: Path) -> Iterable[dict[str, Any]]:
         articles: list[dict[str, Any]] = read_json(path)["data"]
         return articles
     found: dict[str, list[dict[str, Any]]] = {}
-    for _, row in read_parquet(path):
+    for _, row in read_rows(path):
         given = row["answers"]
         places = zip(given["text"], given["answer_start"], strict=True)
         answers = [{"text": text, "answer_start": start} for text, start in places]

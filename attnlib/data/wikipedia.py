@@ -24,7 +24,7 @@ from xml.etree import ElementTree
 
 from attnlib.data.examples import Segment, sentence_starts
 from attnlib.data.kept import keep_rows, kept_file, kept_rows
-from attnlib.data.textfiles import field, find_file, read_jsonl, read_parquet
+from attnlib.data.textfiles import field, find_file, read_examples
 from attnlib.errors import BadValue, CorpusError
 from attnlib.files import sha256_of
 
@@ -82,19 +82,18 @@ def sample_paragraphs(folder: Path, cache: Path | None) -> Paragraphs:
 def squad_paragraphs(folder: Path) -> Paragraphs:
     """The paragraphs that SQuAD asks about: a jsonl file of them, or SQuAD's own table."""
     path = find_file(folder, "wiki_paragraphs.jsonl", "dev.parquet")
-    items: list[Paragraph] = []
-    if path.suffix != ".parquet":
-        for row in read_jsonl(path):
-            title, index = field(row, path, "title"), field(row, path, "para", kind=int)
-            items.append(Paragraph(title, index, field(row, path, "text")))
-        return Paragraphs(tuple(items), {})
-    contexts: dict[str, dict[str, None]] = {}  # SQuAD's table repeats a context per question
-    for row in read_parquet(path):
-        title = field(row, path, "title")
-        contexts.setdefault(title, {}).setdefault(field(row, path, "context"), None)
-    for title, texts in contexts.items():
-        items += [Paragraph(title, index, text) for index, text in enumerate(texts)]
-    return Paragraphs(tuple(items), {})
+    rows, _ = read_examples(
+        path, lambda _, row: (field(row, "title"), field(row, "text", "context"))
+    )
+    articles: dict[str, dict[str, None]] = {}  # SQuAD's table repeats a context per question
+    for title, text in rows:
+        articles.setdefault(title, {})[text] = None
+    return Paragraphs(
+        tuple(
+            Paragraph(t, i, text) for t, texts in articles.items() for i, text in enumerate(texts)
+        ),
+        {},
+    )
 
 
 def read_dump(path: Path) -> Iterator[tuple[str, str]]:
