@@ -57,7 +57,6 @@ class Options:
     seed: int = 0
     tokenizer: Any = None
     max_length: int = 128
-    variant: str = "paper"
     cache: Path | None = None
 
 
@@ -141,7 +140,6 @@ def load_corpus(
     seed: int = 0,
     tokenizer: Any = None,
     max_length: int = 128,
-    variant: str = "paper",
     folder: Path | None = None,
     cache: Path | None = None,
 ) -> Corpus:
@@ -150,7 +148,7 @@ def load_corpus(
     limit      at most so many examples. Of a named corpus a random sample by `seed`, in corpus
                order (treebanks are sorted by genre, so their start is no sample); a smaller limit
                gives a subset. Of a user's file the first ones.
-    tokenizer, max_length, variant
+    tokenizer, max_length
                how the Wikipedia corpora are cut into segments (see `wikipedia.segments`).
     folder     where the files are, instead of the asset's own folder.
     cache      where Wikipedia's paragraphs and the parser's trees are kept once they are made; by
@@ -171,7 +169,7 @@ def load_corpus(
         source, where = (str(folder), folder) if folder is not None else _home(info)
         if cache is None and folder is None:
             cache = cache_folder() / "corpora"
-        options = Options(limit, seed, tokenizer, max_length, variant, cache)
+        options = Options(limit, seed, tokenizer, max_length, cache)
         examples, skipped = info.read(where, options)
         if limit is not None and not info.draws:
             chosen = sorted(_random_order(len(examples), seed)[:limit])
@@ -325,7 +323,6 @@ def _segments(folder: Path, options: Options, name: str, files: Sequence[str]) -
         max_length=options.max_length,
         n=options.limit,
         seed=options.seed,
-        variant=options.variant,
     )
     return made, Counter(skipped) + Counter(paragraphs.skipped)
 

@@ -17,12 +17,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from itertools import groupby, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from attnlib.data.examples import Segment, sentence_starts
+from attnlib.data.examples import Segment
 from attnlib.data.kept import keep_rows, kept_file, kept_rows
 from attnlib.data.textfiles import field, find_file, read_examples
 from attnlib.errors import BadValue, CorpusError
@@ -293,134 +293,72 @@ def segments(
     max_length: int = 128,
     n: int | None = None,
     seed: int = 0,
-    variant: str = "paper",
 ) -> tuple[list[Segment], dict[str, int]]:
     """At most `n` segments drawn at random without overlap, and what was left out by reason.
 
-    paper    two consecutive paragraphs (Clark 2019, sec. 2); the longer side loses its end until
-             `[CLS] a [SEP] b [SEP]` has at most `max_length` pieces.
-    authors  the released preprocessing: lines are gathered until they have `max_length - 3`
-             pieces, split into a and b at a random line, and the longer side loses its first or
-             last piece at random. A line is a sentence here, as in BERT's own pre-training files;
-             we cut whole words, so that a segment stays plain text.
+    A segment is two consecutive paragraphs (Clark 2019, sec. 2); the longer side loses its last
+    words until `[CLS] a [SEP] b [SEP]` has at most `max_length` pieces. The same seed gives the
+    same segments, and a smaller `n` a subset of a larger one's.
 
-    The same seed gives the same segments, and a smaller `n` a subset of a larger one's.
+    Differs from the authors' code, which gathers lines until they have `max_length - 3` pieces,
+    splits them at a random line, and cuts single pieces from either end.
     """
     if max_length < SPECIAL_TOKENS + 2:
         raise BadValue(f"max_length {max_length} leaves no room for two texts; at least 5 needed.")
-    if variant not in ("paper", "authors"):
-        raise BadValue(f"variant '{variant}' is unknown. Use 'paper' or 'authors'.")
     skipped: Counter[str] = Counter()
-    rng = random.Random(seed)
-    coin = rng if variant == "authors" else None
-    pairs = (
-        _paper_pairs(paragraphs)
-        if coin is None
-        else _chunks(paragraphs, length, max_length, coin, skipped)
-    )
+    pairs = _neighbours(paragraphs)
     made: dict[int, Segment] = {}
-    for place in rng.sample(range(len(pairs)), len(pairs)):
+    for place in random.Random(seed).sample(range(len(pairs)), len(pairs)):
         if n is not None and len(made) == n:
             break
-        name, first, second = pairs[place]
-        fitted = _fit(first, second, length, max_length - SPECIAL_TOKENS, coin)
-        if fitted is None:
-            skipped["one side has no word that fits"] += 1
+        first, second = pairs[place]
+        fitted = _fit(first.text, second.text, length, max_length - SPECIAL_TOKENS)
+        if all(fitted):
+            made[place] = Segment(first.id, *fitted)
         else:
-            made[place] = Segment(name, *fitted)
+            skipped["one side has no word that fits"] += 1
     return [made[place] for place in sorted(made)], dict(skipped)
 
 
-_Pair = tuple[str, str, str]  # its name, and two texts
-
-
-def _paper_pairs(paragraphs: Iterable[Paragraph]) -> list[_Pair]:
+def _neighbours(paragraphs: Iterable[Paragraph]) -> list[tuple[Paragraph, Paragraph]]:
     """Disjoint pairs of neighbours, greedily from the start of each article."""
-    pairs: list[_Pair] = []
-    taken: Paragraph | None = None
+    pairs: list[tuple[Paragraph, Paragraph]] = []
     for first, second in pairwise(paragraphs):
         neighbours = second.article == first.article and second.index == first.index + 1
-        if neighbours and first is not taken:
-            taken = second
-            pairs.append((first.id, first.text, second.text))
+        if neighbours and not (pairs and pairs[-1][1] is first):
+            pairs.append((first, second))
     return pairs
 
 
-def _chunks(
-    paragraphs: Iterable[Paragraph],
-    length: Length,
-    max_length: int,
-    rng: random.Random,
-    skipped: Counter[str],
-) -> list[_Pair]:
-    """The released code's chunks of lines, each split in two at a random line."""
-    pairs: list[_Pair] = []
-    for article, group in groupby(paragraphs, key=lambda paragraph: paragraph.article):
-        lines = [line for paragraph in group for line in _sentences(paragraph.text)]
-        chunk: list[str] = []
-        size = 0
-        for number, line in enumerate(lines):
-            chunk.append(line)
-            size += length(line)
-            if size < max_length - SPECIAL_TOKENS and number < len(lines) - 1:
-                continue
-            if len(chunk) < 2:
-                skipped["one line only"] += 1
-            else:
-                cut = rng.randint(1, len(chunk) - 1)
-                name = f"{article}#{number - len(chunk) + 1}"
-                pairs.append((name, " ".join(chunk[:cut]), " ".join(chunk[cut:])))
-            chunk, size = [], 0
-    return pairs
-
-
-def _sentences(text: str) -> list[str]:
-    starts = (*sentence_starts(text), len(text))
-    return [text[a:b].strip() for a, b in pairwise(starts)]
-
-
-def _fit(
-    first: str, second: str, length: Length, room: int, rng: random.Random | None
-) -> tuple[str, str] | None:
-    """Both texts with at most `room` pieces together, or None if a side would be empty.
+def _fit(first: str, second: str, length: Length, room: int) -> tuple[str, str]:
+    """Both texts with at most `room` pieces together; a side may be empty then.
 
     Cutting the longer side until the pair fits leaves the shorter whole if it has at most half of
     the room, else both about half.
     """
-    if rng is None:  # a word has at least one piece: what lies beyond cannot stay
-        first, second = _words(first, room + 1), _words(second, room + 1)
+    first, second = _words(first, room + 1), _words(second, room + 1)
     n_first, n_second = length(first), length(second)
-    if n_first + n_second > room:
-        half = room // 2
-        if n_first <= n_second:
-            first = _cut(first, max(room - n_second, half), length, rng)
-            second = _cut(second, room - length(first), length, rng)
-        else:
-            second = _cut(second, max(room - n_first, half), length, rng)
-            first = _cut(first, room - length(second), length, rng)
-    return (first, second) if first.strip() and second.strip() else None
+    if n_first + n_second <= room:
+        return first, second
+    half = room // 2
+    if n_first <= n_second:
+        first = _cut(first, max(room - n_second, half), length)
+        return first, _cut(second, room - length(first), length)
+    second = _cut(second, max(room - n_first, half), length)
+    return _cut(first, room - length(second), length), second
 
 
 def _words(text: str, n_words: int) -> str:
-    """The text, or its first words if it has more than `n_words`."""
+    """The text, or its first words; a word has at least one piece, so that no more can stay."""
     words = text.split(maxsplit=n_words)
     return text if len(words) <= n_words else " ".join(words[:n_words])
 
 
-def _cut(text: str, room: int, length: Length, rng: random.Random | None) -> str:
-    """The most whole words of the text that have at most `room` pieces.
-
-    Without `rng` the end goes; with it, each word goes from the front or the end by a coin.
-    """
+def _cut(text: str, room: int, length: Length) -> str:
+    """The most words of the text, from its start, that have at most `room` pieces."""
     if length(text) <= room:
         return text
     words = text.split()
-    fronts = [0]  # how many words went from the front after k cuts
-    for _ in words:
-        fronts.append(fronts[-1] + (rng is not None and rng.random() < 0.5))
-
-    def after(cuts: int) -> str:
-        return " ".join(words[fronts[cuts] : len(words) - (cuts - fronts[cuts])])
-
-    # the fewest cuts after which the text fits; cutting all of it fits
-    return after(bisect_left(range(len(words)), True, key=lambda k: length(after(k)) <= room))
+    too_many = range(1, len(words) + 1)  # of these numbers of words, the first that does not fit
+    n = bisect_left(too_many, True, key=lambda k: length(" ".join(words[:k])) > room)
+    return " ".join(words[:n])
