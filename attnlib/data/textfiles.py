@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
 import csv
 import io
 import json
@@ -37,39 +36,26 @@ def plain_name(path: Path) -> str:
     return path.name.removesuffix(".xz")
 
 
-def read_bytes(path: Path) -> bytes:
-    """The content of a file, decompressed if its name ends in .xz or .bz2."""
-    if not path.exists():
-        raise CorpusError(f"{path} does not exist. Give a .txt, .jsonl or .conllu file.")
-    if path.is_dir():
-        raise CorpusError(f"{path} is a folder. Give one .txt, .jsonl or .conllu file in it.")
-    unpack = {".xz": lzma.decompress, ".bz2": bz2.decompress}.get(path.suffix)
+def read_text(path: Path) -> str:
+    """The text of a UTF-8 file, plain or as `.xz`: no byte-order mark, lines ended by `\\n`."""
+    if path.is_dir() or not path.exists():
+        state = "is a folder" if path.is_dir() else "does not exist"
+        raise CorpusError(f"{path} {state}. Give one .txt, .jsonl or .conllu file.")
     try:
         content = path.read_bytes()
-        return unpack(content) if unpack else content
+        content = lzma.decompress(content) if path.suffix == ".xz" else content
     except PermissionError as error:
         raise CorpusError(f"{path} cannot be read: permission denied. Change its mode.") from error
-    except (lzma.LZMAError, EOFError, OSError, ValueError) as error:
-        raise CorpusError(
-            f"{path} is damaged or cut short ({error}). Fetch or compress it again."
-        ) from error
-
-
-def read_text(path: Path) -> str:
-    """The text of a UTF-8 file, without a byte-order mark, lines ended by `\\n`."""
-    content = read_bytes(path)
-    zero = content.find(b"\0")
-    if zero >= 0:
-        raise CorpusError(
-            f"{path} is not text: a NUL byte at offset {zero}. Give a UTF-8 text file."
-        )
+    except (lzma.LZMAError, EOFError, OSError) as error:
+        reason = f"damaged or cut short ({error}). Fetch or compress it again"
+        raise CorpusError(f"{path} is {reason}.") from error
+    if (zero := content.find(b"\0")) >= 0:
+        raise CorpusError(f"{path} is not text: a NUL byte at offset {zero}. Save it as UTF-8.")
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise CorpusError(
-            f"{path} is not UTF-8: byte 0x{content[error.start]:02x} at offset {error.start}. "
-            "Save it as UTF-8."
-        ) from error
+        byte = f"byte 0x{content[error.start]:02x} at offset {error.start}"
+        raise CorpusError(f"{path} is not UTF-8: {byte}. Save it as UTF-8.") from error
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     if not text.strip():
         state = "is empty" if not content else "holds only blank lines"
