@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
@@ -179,39 +179,32 @@ def read_squad(split: str, folder: Path) -> tuple[list[Question], Counter[str]]:
     skipped: Counter[str] = Counter()
     questions: list[Question] = []
     try:
-        for article in _squad_articles(path):
-            if own or goes_to_dev(article["title"]) == (split == "dev"):
-                questions += _article_questions(article, skipped)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise CorpusError(f"{path} is not in SQuAD's form ({error!r}). Fetch it again.") from error
-    return questions, skipped
-
-
-def _squad_articles(path: Path) -> Iterable[dict[str, Any]]:
-    """The articles of SQuAD's own json, or of the hub's flat table in the same shape."""
-    if not plain_name(path).endswith(".parquet"):
-        articles: list[dict[str, Any]] = read_json(path)["data"]
-        return articles
-    found: dict[str, list[dict[str, Any]]] = {}
-    for _, row in read_rows(path):
-        given = row["answers"]
-        places = zip(given["text"], given["answer_start"], strict=True)
-        answers = [{"text": text, "answer_start": start} for text, start in places]
-        qas = [{"id": row["id"], "question": row["question"], "answers": answers}]
-        found.setdefault(row["title"], []).append({"context": row["context"], "qas": qas})
-    return [{"title": title, "paragraphs": paragraphs} for title, paragraphs in found.items()]
-
-
-def _article_questions(article: dict[str, Any], skipped: Counter[str]) -> Iterator[Question]:
-    for paragraph in article["paragraphs"]:
-        context = paragraph["context"]
-        for qa in paragraph["qas"]:
-            found = dict.fromkeys(Answer(a["text"], a["answer_start"]) for a in qa["answers"])
+        for title, context, qa, given in _squad_questions(path):
+            if not own and goes_to_dev(title) != (split == "dev"):
+                continue
+            found = dict.fromkeys(given)
             answers = tuple(a for a in found if context.startswith(a.text, a.start))
             if not answers:
                 skipped["no answer at the stated place"] += 1
                 continue
             if n_lost := len(found) - len(answers):
                 skipped["answer not at the stated place (question kept)"] += n_lost
-            asked = qa["question"].strip()
-            yield Question(qa["id"], asked, context, answers, article["title"])
+            questions.append(Question(qa["id"], qa["question"].strip(), context, answers, title))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise CorpusError(f"{path} is not in SQuAD's form ({error!r}). Fetch it again.") from error
+    return questions, skipped
+
+
+def _squad_questions(path: Path) -> Iterator[tuple[str, str, dict[str, str], list[Answer]]]:
+    """Title, context, id and question, answers: from SQuAD's own json, or the hub's flat table."""
+    if plain_name(path).endswith(".parquet"):
+        for _, row in read_rows(path):
+            texts, starts = row["answers"]["text"], row["answers"]["answer_start"]
+            answers = [Answer(*pair) for pair in zip(texts, starts, strict=True)]
+            yield row["title"], row["context"], row, answers
+        return
+    for article in read_json(path)["data"]:
+        for paragraph in article["paragraphs"]:
+            for qa in paragraph["qas"]:
+                answers = [Answer(a["text"], a["answer_start"]) for a in qa["answers"]]
+                yield article["title"], paragraph["context"], qa, answers
