@@ -186,11 +186,11 @@ def hub_snapshot(repo: str) -> Path:
         return Path(snapshot_download(repo, allow_patterns=wanted, local_files_only=True))
     except Exception:  # not in the cache, or no such id; the hub itself will tell
         reason = hub_reachable()
-    if not reason:
-        try:
+    try:
+        if not reason:
             return Path(snapshot_download(repo, allow_patterns=wanted))
-        except Exception as error:
-            reason = _one_line(error)
+    except Exception as error:
+        reason = _one_line(error)
     raise Unreachable(
         f"'{repo}' is not in the hub cache and did not come from the hub ({reason}); check the id, "
         "pass a local folder, or set HF_HOME to a filled hub cache."
