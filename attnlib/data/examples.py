@@ -6,7 +6,6 @@ import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 Part = str | tuple[str, ...]
 """One side of an input: plain text, or words that must be aligned to pieces."""
@@ -15,18 +14,19 @@ Parts = tuple[Part, ...]
 Starts = tuple[tuple[int, ...], ...]
 
 
-@runtime_checkable
-class Example(Protocol):
+@dataclass(frozen=True, slots=True)
+class Example:
     """What the encoder needs of an example, whatever it is annotated with."""
 
-    @property
-    def id(self) -> str: ...
+    id: str
 
     @property
-    def parts(self) -> Parts: ...
+    def parts(self) -> Parts:
+        raise NotImplementedError
 
     @property
-    def sentence_starts(self) -> Starts | None: ...
+    def sentence_starts(self) -> Starts | None:
+        return None
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -48,7 +48,7 @@ class Span:
         return isinstance(index, int) and self.start <= index < self.end
 
 
-class _Texts:
+class _Texts(Example):
     """The view of an example that has a text, perhaps a second one, perhaps known sentences."""
 
     __slots__ = ()
@@ -65,10 +65,10 @@ class _Texts:
         return self.starts
 
 
-class _Words:
+@dataclass(frozen=True, slots=True)
+class _Words(Example):
     """The view of an example that is one sentence of given words."""
 
-    __slots__ = ()
     words: tuple[str, ...]
 
     @property
@@ -84,7 +84,6 @@ class _Words:
 class Segment(_Texts):
     """Plain text, or a pair of texts such as Clark's two consecutive paragraphs (sec. 2)."""
 
-    id: str
     text: Part
     pair: Part | None = None
     starts: Starts | None = None
@@ -94,7 +93,6 @@ class Segment(_Texts):
 class TaskExample(_Texts):
     """A labelled input of a task: a class index, a score, or None where the label is withheld."""
 
-    id: str
     text: Part
     pair: Part | None
     label: int | float | None
@@ -109,7 +107,6 @@ class ParsedText(_Texts):
     heads        of each word, over both parts, the word it depends on; -1 for a root
     """
 
-    id: str
     text: Part
     pair: Part | None
     label: int | float | None
@@ -132,7 +129,6 @@ class Answer:
 class Question(_Texts):
     """A question on a paragraph, with every accepted answer (SQuAD dev has several)."""
 
-    id: str
     question: str
     context: str
     answers: tuple[Answer, ...]
@@ -148,8 +144,6 @@ class Question(_Texts):
 class Tree(_Words):
     """A dependency tree: 0-based heads with -1 for the root, full relation labels, UPOS tags."""
 
-    id: str
-    words: tuple[str, ...]
     heads: tuple[int, ...]
     relations: tuple[str, ...]
     tags: tuple[str, ...]
@@ -167,8 +161,6 @@ class CorefDocument(_Words):
     people have annotated them.
     """
 
-    id: str
-    words: tuple[str, ...]
     sentences: tuple[Span, ...]
     clusters: tuple[tuple[Span, ...], ...]
     genre: str = ""
@@ -221,7 +213,6 @@ class CorefDocument(_Words):
 class GapExample(_Texts):
     """GAP: an ambiguous pronoun and two names; spans count characters of the text."""
 
-    id: str
     text: str
     pronoun: Span
     a: Span
@@ -239,8 +230,6 @@ class GapExample(_Texts):
 class FrameExample(_Words):
     """A sentence, the word(s) that evoke a frame, and the frame's elements in the sentence."""
 
-    id: str
-    words: tuple[str, ...]
     frame: str
     target: Span
     elements: tuple[tuple[str, Span], ...]
