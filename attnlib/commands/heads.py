@@ -8,21 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
-from attnlib.commands.shared import (
-    BatchSize,
-    CorpusName,
-    Device,
-    Json,
-    Limit,
-    MaxLength,
-    Model,
-    console,
-    messages,
-    print_json,
-    progress,
-)
+from attnlib.commands import shared
+from attnlib.commands.shared import console, print_json, print_table, progress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,16 +23,14 @@ MOST_NAMED = 8
 
 @app.command()
 def heads(
-    model: Model,
+    model: shared.Model,
     corpus: Annotated[str, typer.Argument(help="A treebank, or a .conllu file.")],
     relation: Annotated[
         list[str] | None, typer.Option(help="Only this relation, or all; may be repeated.")
     ] = None,
-    limit: Limit = None,
-    max_length: MaxLength = 128,
-    on_long: Annotated[
-        str, typer.Option(help="Longer sentences: error, skip or truncate.")
-    ] = "skip",
+    limit: shared.Limit = None,
+    max_length: shared.MaxLength = 128,
+    on_long: shared.OnLong = "skip",
     min_count: Annotated[
         int, typer.Option(help="Leave out rarer relations, unless they are named.")
     ] = 100,
@@ -57,10 +43,10 @@ def heads(
     possessive_clitic: Annotated[
         bool, typer.Option(help="Let 's count for its possessor, as Clark's Table 1 does.")
     ] = False,
-    batch_size: BatchSize = 16,
-    seed: Annotated[int, typer.Option(help="Of the limit, the halves and the intervals.")] = 0,
-    device: Device = "auto",
-    json: Json = False,
+    batch_size: shared.BatchSize = 16,
+    seed: shared.Seed = 0,
+    device: shared.Device = "auto",
+    json: shared.Json = False,
 ) -> None:
     """Find the best head for every dependency relation, and the best fixed offset to compare."""
     from attnlib.errors import check_choice
@@ -95,30 +81,29 @@ def heads(
     if json:
         print_json(records(table))
         return
-    shown = Table("relation", "n", "head", "direction", "accuracy %", "offset %", "gain", box=None)
-    shown.add_column("on other half")
-    for row in table.itertuples():
-        known = isinstance(row.clean_head, str)
-        clean = f"{row.clean_accuracy:.1f} by {row.clean_head}" if known else "–"
-        shown.add_row(
+    headings = "relation", "n", "head", "direction", "accuracy %", "offset %", "gain"
+    rows = [
+        (
             row.relation,
-            str(row.n),
+            row.n,
             row.head,
             row.direction,
             f"{row.accuracy:.1f} [{row.low:.1f}, {row.high:.1f}]",
             f"{row.baseline:.1f} ({row.offset:+d})",
             f"{row.gain:+.1f} [{row.gain_low:+.1f}, {row.gain_high:+.1f}]",
-            clean,
+            f"{row.clean_accuracy:.1f} by {row.clean_head}" if row.clean_head else "–",
         )
-    console.print(shown)
+        for row in table.fillna({"clean_head": ""}).itertuples()
+    ]
+    print_table((*headings, "on other half"), rows)
     left_out = "".join(f", {n} {reason}" for reason, n in found.skipped.items())
     console.print(f"{found.model} on {corpus}: {found.n_sentences} sentences{left_out}")
 
 
 @app.command()
 def roles(
-    model: Model,
-    corpus: CorpusName,
+    model: shared.Model,
+    corpus: shared.CorpusName,
     threshold: Annotated[float, typer.Option(help="How many times its even share.")] = 3.0,
     test: Annotated[str, typer.Option(help="z (the paper) or t (the authors' code).")] = "z",
     control: Annotated[
@@ -129,15 +114,13 @@ def roles(
     direction: Annotated[
         str, typer.Option(help="Of the syntactic sieves: dep->head, head->dep or both.")
     ] = "dep->head",
-    limit: Limit = None,
-    max_length: MaxLength = 128,
-    on_long: Annotated[
-        str, typer.Option(help="Longer inputs: error, skip or truncate.")
-    ] = "truncate",
-    batch_size: BatchSize = 16,
-    seed: Annotated[int, typer.Option(help="Of the limit and the intervals.")] = 0,
-    device: Device = "auto",
-    json: Json = False,
+    limit: shared.Limit = None,
+    max_length: shared.MaxLength = 128,
+    on_long: shared.OnLong = "truncate",
+    batch_size: shared.BatchSize = 16,
+    seed: shared.Seed = 0,
+    device: shared.Device = "auto",
+    json: shared.Json = False,
 ) -> None:
     """Test which functional roles every head has: local, block, delimiter, syntactic."""
     from attnlib.measuring import roles as found_roles
@@ -170,21 +153,17 @@ def roles(
 
 def show_roles(table: pd.DataFrame, ceilings: Mapping[str, float], threshold: float) -> None:
     """For every role, how many heads have it, the strongest of them, and how high it can get."""
-    shown = Table("role", "heads", "share", "strongest (bias)", "inputs", "highest", box=None)
+    shown = []
     for role, rows in table.groupby("role", sort=False):
         have = rows[rows["assigned"]].sort_values("bias", ascending=False)
         names = [f"{r.layer}-{r.head} ({r.bias:.1f})" for r in have[:MOST_NAMED].itertuples()]
         more = " ..." if len(have) > MOST_NAMED else ""
         top = ceilings.get(str(role), math.nan)
-        shown.add_row(
-            str(role),
-            f"{len(have)} of {len(rows)}",
-            f"{len(have) / len(rows):.0%}",
-            ", ".join(names) + more,
-            f"{rows['n'].max():,}",
-            "–" if math.isnan(top) else f"{top:.1f}",
-        )
-    console.print(shown)
+        highest = "–" if math.isnan(top) else f"{top:.1f}"
+        count, share = f"{len(have)} of {len(rows)}", f"{len(have) / len(rows):.0%}"
+        inputs = f"{rows['n'].max():,}"
+        shown.append((role, count, share, ", ".join(names) + more, inputs, highest))
+    print_table(("role", "heads", "share", "strongest (bias)", "inputs", "highest"), shown)
     for role, top in ceilings.items():
         if top <= threshold:
             console.print(
@@ -197,7 +176,7 @@ def show_roles(table: pd.DataFrame, ceilings: Mapping[str, float], threshold: fl
 
 @app.command()
 def view(
-    model: Model,
+    model: shared.Model,
     text: Annotated[list[str], typer.Argument(help="One or more texts to choose from.")],
     pair: Annotated[
         list[str] | None, typer.Option(help="Read with the text; repeat for more texts.")
@@ -212,7 +191,7 @@ def view(
         int | None, typer.Option(help="Pieces per text; the model's own limit by default.")
     ] = None,
     on_long: Annotated[str, typer.Option(help="Longer texts: error or truncate.")] = "error",
-    device: Device = "auto",
+    device: shared.Device = "auto",
 ) -> None:
     """Write a page that shows every head on a text: lines or map, words or pieces, compared."""
     from attnlib.files import check_out
@@ -235,4 +214,4 @@ def view(
             progress=tick,
         )
     page.save(out)
-    messages.print(f"{out} ({out.stat().st_size / 1e6:.1f} MB): open it in any browser")
+    shared.messages.print(f"{out} ({out.stat().st_size / 1e6:.1f} MB): open it in any browser")

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
-from attnlib.commands.shared import Json, added, console, print_json
+from attnlib.commands.shared import Json, added, console, print_json, print_table
 
 app = typer.Typer()
 
@@ -23,14 +22,10 @@ def _print_rows(
     rows: list[Row], json: bool, headings: Iterable[str], cells: Iterable[Iterable[Any]]
 ) -> None:
     """The rows for a program, or a table of cells for a person."""
-
     if json:
         print_json(rows)
-        return
-    table = Table(*headings, box=None)
-    for shown in cells:
-        table.add_row(*map(str, shown))
-    console.print(table)
+    else:
+        print_table(headings, cells)
 
 
 @app.command()
@@ -58,16 +53,11 @@ def fetch(
     """Fetch assets, verify them and put them into the cache."""
     from attnlib.data import assets as data
 
-    lists = {} if set(names) <= set(data.known()) else _fetch_lists()
+    lists: dict[str, list[str]] = {}  # of assets, as the book has in its editions
+    if not set(names) <= set(data.known()):
+        for more in added("attnlib.fetch_lists"):
+            lists |= more()
     data.fetch(names, lists=lists, force=force)
-
-
-def _fetch_lists() -> dict[str, list[str]]:
-    """Names that other packages give to lists of assets, as the book does with its editions."""
-    lists: dict[str, list[str]] = {}
-    for more in added("attnlib.fetch_lists"):
-        lists |= more()
-    return lists
 
 
 @app.command()
@@ -131,21 +121,13 @@ def reader(
         if found:
             raise texts.ReaderError(f"{len(found)} mistakes in {len(passages)} passages.")
         console.print(f"{len(passages)} passages, no mistake")
+    elif stats and json:
+        print_json(statistics(passages))
     elif stats:
-        counts = statistics(passages)
-        if json:
-            print_json(counts)
-            return
-        for key, value in counts.items():
+        for key, value in statistics(passages).items():
             console.print(f"{key.replace('_', ' '):26} {listed(value)}")
     else:
-        rows = [
-            {
-                "id": one.id,
-                "title": one.title,
-                "register": one.register,
-                "words": len(one.plain_words),
-            }
-            for one in passages
-        ]
+        rows = _rows(passages, ("id", "title", "register"))
+        for row, one in zip(rows, passages, strict=True):
+            row["words"] = len(one.plain_words)
         _print_rows(rows, json, ("passage", "title", "register", "words"), map(Row.values, rows))

@@ -10,19 +10,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from attnlib.commands.shared import (
-    BatchSize,
-    CorpusName,
-    Device,
-    Json,
-    Limit,
-    MaxLength,
-    Model,
-    console,
-    messages,
-    print_json,
-    progress,
-)
+from attnlib.commands import shared
+from attnlib.commands.shared import console, messages, print_json, progress
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,24 +26,24 @@ SHADES = ("#f7fbff", "#d6e6f4", "#abd0e6", "#6aaed6", "#3787c0", "#105ba4", "#08
 
 @app.command()
 def measure(
-    model: Model,
-    corpus: CorpusName,
+    model: shared.Model,
+    corpus: shared.CorpusName,
     metric: Annotated[list[str], typer.Argument(help="One or more metrics; see `metrics`.")],
-    limit: Limit = None,
-    max_length: MaxLength = 128,
+    limit: shared.Limit = None,
+    max_length: shared.MaxLength = 128,
     on_long: Annotated[
         str, typer.Option(help="Longer inputs: error, skip, truncate or window.")
     ] = "error",
     segment_ids: Annotated[
         str, typer.Option(help="pair: 0 and 1 as in pre-training; zeros: as Clark's code.")
     ] = "pair",
-    batch_size: BatchSize = 16,
+    batch_size: shared.BatchSize = 16,
     micro: Annotated[bool, typer.Option(help="Average over queries, not over inputs.")] = False,
-    seed: Annotated[int, typer.Option(help="Which inputs a limit picks.")] = 0,
-    device: Device = "auto",
+    seed: shared.Seed = 0,
+    device: shared.Device = "auto",
     engine: Annotated[str, typer.Option(help="local, or dask://HOST:PORT.")] = "local",
     out: Annotated[Path | None, typer.Option(help="Write the table: .parquet or .csv.")] = None,
-    json: Json = False,
+    json: shared.Json = False,
 ) -> None:
     """Measure metrics of every head of a model on a corpus, with 95 % intervals."""
     from attnlib.files import check_out, write_whole
@@ -92,26 +81,17 @@ def measure(
 
 def as_json(found: Measurement, *, micro: bool = False) -> dict[str, Any]:
     """The measurement as programs read it; NaN is null."""
-    return {
-        "model": found.model,
-        "corpus": found.corpus,
-        "n_examples": found.n_examples,
-        "skipped": found.skipped,
-        "metrics": {
-            key: {
-                part: _plain(getattr(found.estimate(key, micro=micro), part).tolist())
-                for part in ("mean", "low", "high", "n")
-            }
-            for key in found.metrics
-        },
-    }
+    import numpy as np
 
-
-def _plain(values: Any) -> Any:
-    """Nested lists of numbers, as JSON knows them."""
-    if isinstance(values, list):
-        return [_plain(value) for value in values]
-    return None if isinstance(values, float) and math.isnan(values) else values
+    metrics = {}
+    for key in found.metrics:
+        estimate = found.estimate(key, micro=micro)
+        parts = {part: getattr(estimate, part) for part in ("mean", "low", "high", "n")}
+        metrics[key] = {
+            p: np.where(np.isnan(v), np.array(None), v).tolist() for p, v in parts.items()
+        }
+    whose = {"model": found.model, "corpus": found.corpus, "n_examples": found.n_examples}
+    return {**whose, "skipped": found.skipped, "metrics": metrics}
 
 
 def show(found: Measurement, *, micro: bool = False) -> None:

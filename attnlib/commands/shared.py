@@ -1,10 +1,10 @@
-"""What all commands use: consoles, JSON, a bar, common options, what other packages add."""
+"""What all commands use: consoles, JSON, tables, a bar, common options, what other packages add."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 console = Console(width=None if sys.stdout.isatty() else 160)
 messages = Console(stderr=True)
@@ -20,7 +21,9 @@ Model = Annotated[str, typer.Argument(help="A model's name, its folder, or a hub
 CorpusName = Annotated[str, typer.Argument(help="A corpus, or a .txt, .jsonl or .conllu file.")]
 Limit = Annotated[int | None, typer.Option(help="At most this many inputs.")]
 MaxLength = Annotated[int, typer.Option(help="Pieces per input, special ones too.")]
+OnLong = Annotated[str, typer.Option(help="Longer inputs: error, skip or truncate.")]
 BatchSize = Annotated[int, typer.Option(help="Inputs per forward pass.")]
+Seed = Annotated[int, typer.Option(help="Of the inputs a limit picks, and of the intervals.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 
@@ -36,27 +39,22 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, allow_nan=False, ensure_ascii=False))
 
 
+def print_table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+    """A table for a person."""
+    table = Table(*headings, box=None)
+    for row in rows:
+        table.add_row(*map(str, row))
+    console.print(table)
+
+
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     """A bar on stderr that leaves nothing behind, and none where nobody looks.
 
     Yields what moves it: a function of how much is done, and how much there is.
     """
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import Progress
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    hidden = not messages.is_terminal
-    with Progress(*columns, console=messages, transient=True, disable=hidden) as bar:
+    with Progress(console=messages, transient=True, disable=not messages.is_terminal) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

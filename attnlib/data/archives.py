@@ -16,22 +16,20 @@ CHUNK = 1 << 20
 LIMIT = 4 << 30  # no member we name is near this; a larger one is not what it claims to be
 
 
+def _expect(fine: bool, sentence: str) -> None:
+    if not fine:
+        raise AssetError(sentence)
+
+
 def safe_path(folder: Path, name: str) -> Path:
     """Where `name` lands inside `folder`; refuses every name that could land elsewhere."""
     parts = PurePosixPath(name).parts
-    escapes = (
-        not parts
-        or "\0" in name
-        or "\\" in name
-        or PurePosixPath(name).is_absolute()
-        or bool(PureWindowsPath(name).drive)
-        or ".." in parts
+    elsewhere = PurePosixPath(name).is_absolute() or PureWindowsPath(name).drive or ".." in parts
+    _expect(
+        bool(parts) and not elsewhere and "\0" not in name and "\\" not in name,
+        f"The archive member {name!r} would be written outside its folder; expected a plain "
+        "relative name, so nothing was read. Do not use this archive.",
     )
-    if escapes:
-        raise AssetError(
-            f"The archive member {name!r} would be written outside its folder; expected a plain "
-            "relative name, so nothing was read. Do not use this archive."
-        )
     return folder.joinpath(*parts)
 
 
@@ -48,11 +46,11 @@ def copy_stream(
     with open(target, "xb") as out:
         while block := source.read(CHUNK):
             written += len(block)
-            if written > limit:
-                raise AssetError(
-                    f"{target.name} is larger than the {limit:,} bytes expected of it; "
-                    "it was not kept. Fetch the archive again from a source you trust."
-                )
+            _expect(
+                written <= limit,
+                f"{target.name} is larger than the {limit:,} bytes expected of it; "
+                "it was not kept. Fetch the archive again from a source you trust.",
+            )
             out.write(block)
             if advance is not None:
                 advance(len(block))
@@ -87,31 +85,22 @@ def extract(archive: Path, members: Mapping[str, str], folder: Path, *, limit: i
 def _zip_member(zipped: zipfile.ZipFile, label: str, name: str, limit: int) -> zipfile.ZipInfo:
     """The one regular, unencrypted member of that name that is not over the limit."""
     found = [info for info in zipped.infolist() if info.filename == name]
-    if len(found) != 1:
-        raise AssetError(
-            f"{label} has {len(found)} members named {name!r}, expected exactly one; "
-            "it is not the pinned archive. Fetch it again."
-        )
-    info = found[0]
+    many = f"{label} has {len(found)} members named {name!r}, expected exactly one"
+    _expect(len(found) == 1, f"{many}; it is not the pinned archive. Fetch it again.")
+    (info,) = found
     kind = stat.S_IFMT(info.external_attr >> 16)
     regular = kind in (0, stat.S_IFREG) and not info.is_dir()
-    _check_member(label, name, regular, info.file_size, limit)
-    if info.flag_bits & 0x1:
-        raise AssetError(f"{label}: {name!r} is encrypted, expected plain; use another archive.")
+    _check_member(f"{label}: {name!r}", regular, info.file_size, limit)
+    encrypted = f"{label}: {name!r} is encrypted, expected plain; use another archive."
+    _expect(not info.flag_bits & 0x1, encrypted)
     return info
 
 
-def _check_member(label: str, name: str, regular: bool, size: int, limit: int) -> None:
-    if not regular:
-        raise AssetError(
-            f"{label}: {name!r} is a link, folder or device, expected a regular file; "
-            "nothing was read. Do not use this archive."
-        )
-    if size > limit:
-        raise AssetError(
-            f"{label}: {name!r} has {size:,} bytes, expected at most {limit:,}; nothing was read. "
-            "Fetch the archive again from a source you trust."
-        )
+def _check_member(member: str, regular: bool, size: int, limit: int) -> None:
+    what = f"{member} is a link, folder or device, expected a regular file"
+    _expect(regular, f"{what}; nothing was read. Do not use this archive.")
+    what = f"{member} has {size:,} bytes, expected at most {limit:,}; nothing was read"
+    _expect(size <= limit, f"{what}. Fetch the archive again from a source you trust.")
 
 
 def _extract_tar(
@@ -124,7 +113,7 @@ def _extract_tar(
             target = missing.pop(info.name.removeprefix("./"), None)
             if target is None:
                 continue
-            _check_member(label, info.name, info.isreg(), info.size, limit)
+            _check_member(f"{label}: {info.name!r}", info.isreg(), info.size, limit)
             content = tarred.extractfile(info)
             assert content is not None  # it is a regular file
             with content:

@@ -106,44 +106,37 @@ def known() -> dict[str, Asset]:
 
 def lookup(name: str) -> Asset:
     """The asset of that name, or a hint at the nearest one."""
-    table = known()
-    if name not in table:
-        raise UnknownName(
-            f"'{name}' is not an asset. {did_you_mean(name, table)}Known: {', '.join(table)}."
-        )
-    return table[name]
+    return known()[_one_of(known(), name, "not an asset")]
 
 
 def expand(names: Iterable[str], lists: Mapping[str, Iterable[str]]) -> list[Asset]:
     """Assets by name; a name in `lists` stands for all assets of that list. None comes twice."""
-    table = known()
-    choices = [*lists, *table]
-    wanted: dict[str, None] = {}
-    for name in names:
-        if name not in choices:
-            raise UnknownName(
-                f"'{name}' is neither an asset nor a list of assets. "
-                f"{did_you_mean(name, choices)}Known: {', '.join(choices)}."
-            )
-        wanted |= dict.fromkeys([name] if name in table else lists[name])
-    return [lookup(name) for name in wanted]
+    choices = {**lists, **{name: [name] for name in known()}}
+    what = "neither an asset nor a list of assets"
+    wanted = [asset for name in names for asset in choices[_one_of(choices, name, what)]]
+    return [lookup(name) for name in dict.fromkeys(wanted)]
+
+
+def _one_of(choices: Mapping[str, object], name: str, what: str) -> str:
+    if name not in choices:
+        near = did_you_mean(name, choices)
+        raise UnknownName(f"'{name}' is {what}. {near}Known: {', '.join(choices)}.")
+    return name
 
 
 @cache
 def _read(path: Path) -> dict[str, Asset]:
-    with open(path, "rb") as stream:
-        content = tomllib.load(stream)
+    content = tomllib.loads(path.read_text(encoding="utf-8"))
     packages = {
         name: Package(name=name, **entry) for name, entry in content.pop("packages", {}).items()
     }
-    return {name: _asset(name, entry, packages) for name, entry in content.items()}
-
-
-def _asset(name: str, entry: dict[str, Any], packages: Mapping[str, Package]) -> Asset:
-    kind = entry["kind"]
-    mirror = f"vectors/{name}" if kind == "vectors" else f"{kind}s/{name}"
-    forms = tuple(_form({"mirror": mirror, **form}, packages) for form in entry["forms"])
-    return Asset(**{**entry, "name": name, "forms": forms})
+    found = {}
+    for name, entry in content.items():
+        kind = entry["kind"]
+        mirror = f"vectors/{name}" if kind == "vectors" else f"{kind}s/{name}"
+        forms = tuple(_form({"mirror": mirror, **form}, packages) for form in entry["forms"])
+        found[name] = Asset(**{**entry, "name": name, "forms": forms})
+    return found
 
 
 def _form(entry: dict[str, Any], packages: Mapping[str, Package]) -> Form:
@@ -152,10 +145,6 @@ def _form(entry: dict[str, Any], packages: Mapping[str, Package]) -> Form:
         for part in ("files", "inputs")
     )
     named = dict.fromkeys(file.package for file in files + inputs)
-    made = {
-        "files": files,
-        "inputs": inputs,
-        "hub": Hub(**entry["hub"]) if "hub" in entry else None,
-        "packages": tuple(packages[name] for name in named if name in packages),
-    }
-    return Form(**{**entry, **made})
+    own = tuple(packages[name] for name in named if name in packages)
+    hub = Hub(**entry["hub"]) if "hub" in entry else None
+    return Form(**{**entry, "files": files, "inputs": inputs, "hub": hub, "packages": own})

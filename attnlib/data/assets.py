@@ -53,14 +53,11 @@ def fetch(
             folders[asset.name] = ready or _obtain(asset, bar, force=force)
         except AssetError as error:
             failed[asset.name] = error
-    if failed:
-        first = next(iter(failed.values()))
+    for first in failed.values():
+        if len(failed) == 1:
+            raise first
         names = ", ".join(failed)
-        raise (
-            first
-            if len(failed) == 1
-            else AssetError(f"{len(failed)} assets could not be fetched ({names}): {first}")
-        )
+        raise AssetError(f"{len(failed)} assets could not be fetched ({names}): {first}")
     return [folders[asset.name] for asset in listed]
 
 
@@ -263,18 +260,13 @@ def _clear_errors(source: Source) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        where = cache_folder()
+        where = f"{cache_folder()} cannot be written ({error.strerror or error}); expected"
+        trouble = f"{where} a cache folder of your own. Set ATTNLIB_CACHE to one."
         if error.errno in sources.DISK_FULL:
             needed = source.form.bytes + sum(package.bytes for package in source.form.packages)
-            trouble = (
-                f"the disk of {where} is full; about {needed / 1e6:,.0f} MB are needed while it is "
-                "fetched. Free some space, or set ATTNLIB_CACHE to a folder on another disk."
-            )
-        else:
-            trouble = (
-                f"{where} cannot be written ({error.strerror or error}); expected a cache folder "
-                "of your own. Set ATTNLIB_CACHE to one."
-            )
+            where = f"the disk of {cache_folder()} is full; about {needed / 1e6:,.0f} MB are needed"
+            advice = "Free some space, or set ATTNLIB_CACHE to a folder on another disk."
+            trouble = f"{where} while it is fetched. {advice}"
         raise AssetError(f"{source.asset.name}: {trouble} Nothing was kept.") from error
 
 

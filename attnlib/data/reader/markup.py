@@ -65,6 +65,10 @@ class Mention:
     line: int
     column: int
 
+    @property
+    def at(self) -> str:
+        return f"{self.line}:{self.column}"
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -127,9 +131,10 @@ class Passage:
 # --- reading a file -----------------------------------------------------------------------------
 
 
-_LABEL = re.compile(r"([a-z][a-z0-9-]*):([a-z]+)(!?)")
+_LABEL = re.compile(rf"([a-z][a-z0-9-]*):({'|'.join(TYPES)})(!?)")
 _MARKUP = re.compile(r"\|[^\[\]]*\]?|[\[\]^]|[^\[\]^|]+")
 _Line = tuple[int, str]  # counted from 1
+_Place = tuple[int, int]  # line and column
 
 
 @dataclass
@@ -140,9 +145,7 @@ class _Bracket:
     start: int
     end: int = 0
     head: int | None = None
-    entity: str = ""
-    type: str = ""
-    overruled: bool = False
+    label: tuple[str, str, bool] = ("", "", False)  # entity, type, overruled
 
 
 def parse(path: Path) -> Passage:
@@ -161,21 +164,18 @@ class _Parser:
         self.mentions: list[Mention] = []
         self.text = ""
 
-    def fail(self, line: int, column: int, reason: str) -> ReaderError:
-        return ReaderError(f"{self.path.name}:{line}:{column}: {reason}")
-
-    def expect(self, fine: bool, line: int, column: int, reason: str) -> None:
+    def expect(self, fine: object, at: _Place, reason: str) -> None:
         if not fine:
-            raise self.fail(line, column, reason)
+            raise ReaderError(f"{self.path.name}:{at[0]}:{at[1]}: {reason}")
 
     def passage(self) -> Passage:
-        (title, register), body, sections = self._split()
+        head, body, sections = self._split()
         second = self._body(body)
         return Passage(
             id=self.path.stem,
             path=self.path,
-            title=title,
-            register=register,
+            title=head["title"],
+            register=head["register"],
             words=tuple(self.words),
             offsets=tuple(self.offsets),
             sentences=tuple(self.sentences),
@@ -186,52 +186,43 @@ class _Parser:
             questions=tuple(self._question(n, line) for n, line in sections["questions"]),
         )
 
-    def _split(self) -> tuple[tuple[str, str], list[_Line], dict[str, list[_Line]]]:
+    def _split(self) -> tuple[dict[str, str], list[_Line], dict[str, list[_Line]]]:
         """Title and register, body lines (empty ones kept), the lines of the two sections."""
-        lines = list(enumerate(self.path.read_text(encoding="utf-8").splitlines(), start=1))
-        blank = next((i for i, (_, line) in enumerate(lines) if not line.strip()), None)
-        if blank is None:
-            raise self.fail(1, 1, "no empty line after the head; expected title, register, text")
-        head = self._head(lines[:blank])
+        lines = self.path.read_text(encoding="utf-8").splitlines()
+        head: dict[str, str] = {}
         body: list[_Line] = []
         sections: dict[str, list[_Line]] = {"frames": [], "questions": []}
-        where = body
-        for number, line in lines[blank + 1 :]:
-            if line.startswith("="):
+        where = None
+        for number, line in enumerate(lines, start=1):
+            if where is None and line.strip():
+                key, _, value = line.partition(":")
+                fine = key in ("title", "register") and value.strip()
+                self.expect(fine, (number, 1), "expected 'title: ...' or 'register: ...'")
+                head[key] = value.strip()
+            elif where is None:
+                where = body
+            elif line.startswith("="):
                 name = line[1:].strip()
-                known = name in sections
-                self.expect(known, number, 1, f"section '{name}'; expected frames or questions")
+                reason = f"section '{name}'; expected frames or questions"
+                self.expect(name in sections, (number, 1), reason)
                 where = sections[name]
             elif where is body or line.strip():
                 where.append((number, line))
-        return head, body, sections
-
-    def _head(self, lines: list[_Line]) -> tuple[str, str]:
-        """The title and the register."""
-        found: dict[str, str] = {}
-        for number, line in lines:
-            key, _, value = line.partition(":")
-            fine = key in ("title", "register") and bool(value.strip())
-            self.expect(fine, number, 1, "expected 'title: ...' or 'register: ...'")
-            found[key] = value.strip()
         for key in ("title", "register"):
-            self.expect(key in found, 1, 1, f"the head has no '{key}:' line")
-        register, known = found["register"], ", ".join(REGISTERS)
-        fine = register in REGISTERS
-        self.expect(fine, 1, 1, f"register '{register}'; expected one of {known}")
-        return found["title"], register
+            self.expect(key in head, (1, 1), f"the head has no '{key}:' line")
+        reason = f"register '{head['register']}'; expected one of {', '.join(REGISTERS)}"
+        self.expect(head["register"] in REGISTERS, (1, 1), reason)
+        return head, body, sections
 
     def _body(self, lines: list[_Line]) -> int:
         """Add the sentences of both paragraphs; returns the first sentence of the second."""
         blocks = groupby(lines, key=lambda line: bool(line[1].strip()))
         paragraphs = [list(block) for has_text, block in blocks if has_text]
-        at = lines[0][0] if lines else 1
-        fine = len(paragraphs) == 2
-        self.expect(fine, at, 1, f"{len(paragraphs)} paragraphs; expected two")
-        for number, line in paragraphs[0]:
-            self._sentence(number, line, before=" " if self.text else "")
-        for place, (number, line) in enumerate(paragraphs[1]):
-            self._sentence(number, line, before=" " if place else "\n\n")
+        at = (lines[0][0] if lines else 1, 1)
+        self.expect(len(paragraphs) == 2, at, f"{len(paragraphs)} paragraphs; expected two")
+        for gap, paragraph in zip(("", "\n\n"), paragraphs, strict=True):
+            for place, (number, line) in enumerate(paragraph):
+                self._sentence(number, line, before=" " if place else gap)
         return len(paragraphs[0])
 
     def _sentence(self, number: int, line: str, before: str) -> None:
@@ -247,19 +238,15 @@ class _Parser:
         starts = {match.start(): word for word, match in enumerate(found, start=first)}
         ends = {match.end(): word + 1 for word, match in enumerate(found, start=first)}
         for one in brackets:
-            where = (number, one.column)
-            whole = one.start in starts and one.end in ends
-            self.expect(
-                whole, *where, f"the mention of '{one.entity}' begins or ends inside a word"
-            )
+            at = (number, one.column)
+            reason = f"the mention of '{one.label[0]}' begins or ends inside a word"
+            self.expect(one.start in starts and one.end in ends, at, reason)
             start, end = starts[one.start], ends[one.end]
             head = start if one.head is None else starts.get(one.head, -1)
             marked = one.head is not None or end - start == 1
-            self.expect(marked, *where, "a mention of several words needs one '^'")
-            self.expect(start <= head < end, *where, "'^' does not stand before a word")
-            self.mentions.append(
-                Mention(start, end, head, one.entity, one.type, one.overruled, *where)
-            )
+            self.expect(marked, at, "a mention of several words needs one '^'")
+            self.expect(start <= head < end, at, "'^' does not stand before a word")
+            self.mentions.append(Mention(start, end, head, *one.label, *at))
 
     def _without_markup(self, number: int, line: str) -> tuple[str, list[_Bracket]]:
         """The text of a line, and the mentions marked in it, inner ones first."""
@@ -267,94 +254,83 @@ class _Parser:
         open_: list[_Bracket] = []
         closed: list[_Bracket] = []
         for match in _MARKUP.finditer(line):
-            mark, column = match[0], match.start() + 1
+            mark, at = match[0], (number, match.start() + 1)
             if mark == "[":
-                open_.append(_Bracket(column, len(text)))
+                open_.append(_Bracket(at[1], len(text)))
             elif mark == "^":
-                is_open = bool(open_)
-                self.expect(is_open, number, column, "'^' marks a head, but no mention is open")
-                first = open_[-1].head is None
-                self.expect(first, number, column, "a second '^' in the same mention")
+                self.expect(open_, at, "'^' marks a head, but no mention is open")
+                self.expect(open_[-1].head is None, at, "a second '^' in the same mention")
                 open_[-1].head = len(text)
-            elif mark == "]":
-                raise self.fail(number, column, "']' without '|entity:type' before it")
             elif mark[0] == "|":
-                self.expect(bool(open_), number, column, "'|' outside a mention")
-                self.expect(mark[-1] == "]", number, open_[-1].column, "'[' is never closed")
+                self.expect(open_, at, "'|' outside a mention")
                 one = open_.pop()
-                self._label(number, column + 1, mark[1:-1], one)
-                empty = not text[one.start :].strip()
-                self.expect(not empty, number, one.column, "an empty mention")
-                one.end = len(text)
+                self.expect(mark[-1] == "]", (number, one.column), "'[' is never closed")
+                label = _LABEL.fullmatch(mark[1:-1])
+                types = ", ".join(TYPES)
+                reason = f"label '{mark[1:-1]}'; expected entity:type, type one of {types}"
+                self.expect(label, (number, at[1] + 1), reason)
+                self.expect(text[one.start :].strip(), (number, one.column), "an empty mention")
+                assert label is not None  # that was expected
+                one.end, one.label = len(text), (label[1], label[2], bool(label[3]))
                 closed.append(one)
             else:
+                self.expect(mark != "]", at, "']' without '|entity:type' before it")
                 text += mark
-        if open_:
-            raise self.fail(number, open_[-1].column, "'[' is never closed")
+        self.expect(not open_, (number, open_[-1].column if open_ else 1), "'[' is never closed")
         return text, closed
-
-    def _label(self, number: int, column: int, given: str, mention: _Bracket) -> None:
-        """Read `entity:type` or `entity:type!` into a mention."""
-        label = _LABEL.fullmatch(given)
-        if label is None or label[2] not in TYPES:
-            types = ", ".join(TYPES)
-            reason = f"label '{given}'; expected entity:type, type one of {types}"
-            raise self.fail(number, column, reason)
-        mention.entity, mention.type, mention.overruled = label[1], label[2], bool(label[3])
 
     def _frame(self, number: int, line: str) -> Frame:
         head, colon, rest = line.partition(":")
-        fine = bool(colon) and head.strip().isdigit()
-        self.expect(fine, number, 1, "expected the number of a sentence and ':'")
-        sentence = self._known_sentence(number, 1, head)
+        fine = colon and head.strip().isdigit()
+        self.expect(fine, (number, 1), "expected the number of a sentence and ':'")
+        sentence = self._known_sentence((number, 1), head)
         predicate, *more = (part.strip() for part in rest.split("|"))
-        form = "'sentence: predicate | Frame | Element: words ...'"
-        self.expect(len(more) > 1, number, len(head) + 2, f"expected {form}")
+        form = "expected 'sentence: predicate | Frame | Element: words ...'"
+        self.expect(len(more) > 1, (number, len(head) + 2), form)
         target = self._find(number, line, predicate, sentence)
         elements = []
         for part in more[1:]:
-            name, colon, words = (word.strip() for word in part.partition(":"))
-            fine = bool(colon and re.fullmatch(r"[A-Z][A-Za-z_0-9-]*", name))
-            self.expect(fine, number, line.find(part) + 1, f"'{part}'; expected 'Element: words'")
+            name, _, words = (word.strip() for word in part.partition(":"))
+            named = ":" in part and re.fullmatch(r"[A-Z][A-Za-z_0-9-]*", name)
+            at = (number, line.find(part) + 1)
+            self.expect(named, at, f"'{part}'; expected 'Element: words'")
             elements.append((name, self._find(number, line, words, sentence)))
         return Frame(sentence, more[0], target, tuple(elements), number)
 
     def _question(self, number: int, line: str) -> Query:
         head, colon, rest = line.partition(":")
         kind, hard = head.strip().removesuffix("*"), head.strip().endswith("*")
-        fine = bool(colon) and kind in KINDS
-        self.expect(fine, number, 1, f"kind '{kind}'; expected one of {', '.join(KINDS)}")
+        reason = f"kind '{kind}'; expected one of {', '.join(KINDS)}"
+        self.expect(colon and kind in KINDS, (number, 1), reason)
         fields = [part.strip() for part in rest.split("|")]
-        fine = len(fields) == 3 and bool(re.fullmatch(r"\d+(\s+\d+)*", fields[2]))
-        form = "'kind: question? | answer | sentence numbers'"
-        self.expect(fine, number, len(head) + 2, f"expected {form}")
+        fine = len(fields) == 3 and re.fullmatch(r"\d+(\s+\d+)*", fields[2])
+        at = (number, len(head) + 2)
+        self.expect(fine, at, "expected 'kind: question? | answer | sentence numbers'")
         text, answer, places = fields
-        self.expect(text.endswith("?"), number, len(head) + 2, "the question does not end in '?'")
-        column = line.rfind("|") + 2
-        needed = tuple(self._known_sentence(number, column, one) for one in places.split())
+        self.expect(text.endswith("?"), at, "the question does not end in '?'")
+        at = (number, line.rfind("|") + 2)
+        needed = tuple(self._known_sentence(at, one) for one in places.split())
         return Query(kind, text, self._find(number, line, answer, needed[0]), needed, hard, number)
 
-    def _known_sentence(self, number: int, column: int, given: str) -> int:
+    def _known_sentence(self, at: _Place, given: str) -> int:
         """The place of a sentence that is named by its number."""
         sentence, n = int(given), len(self.sentences)
-        self.expect(1 <= sentence <= n, number, column, f"sentence {sentence}; the passage has {n}")
+        self.expect(1 <= sentence <= n, at, f"sentence {sentence}; the passage has {n}")
         return sentence - 1
 
     def _find(self, number: int, line: str, wanted: str, sentence: int) -> tuple[int, int]:
         """The word span of `words`, or of the n-th `words#n`, in a sentence."""
-        where = (number, line.find(wanted) + 1)
+        at = (number, line.find(wanted) + 1)
         words, _, nth = wanted.partition("#")
         target = WORD.findall(words)
         start, end = self.sentences[sentence]
         last = end - len(target)
         places = [i for i in range(start, last + 1) if self.words[i : i + len(target)] == target]
-        n, name = len(places), f"'{words}'"
-        there = bool(target and places)
-        self.expect(there, *where, f"{name} does not occur in sentence {sentence + 1}")
-        hint = f"write {words}#1 to #{n}"
-        clear = bool(nth) or n == 1
-        self.expect(clear, *where, f"{name} occurs {n} times in sentence {sentence + 1}; {hint}")
+        n, where = len(places), f"in sentence {sentence + 1}"
+        self.expect(target and places, at, f"'{words}' does not occur {where}")
+        reason = f"'{words}' occurs {n} times {where}; write {words}#1 to #{n}"
+        self.expect(nth or n == 1, at, reason)
         fine = not nth or (nth.isdigit() and 1 <= int(nth) <= n)
-        self.expect(fine, *where, f"'{wanted}': it occurs {n} times")
+        self.expect(fine, at, f"'{wanted}': it occurs {n} times")
         place = places[int(nth) - 1 if nth else 0]
         return place, place + len(target)

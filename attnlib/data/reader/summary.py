@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import cycle
 from typing import Any
 
 from rich.console import Group
@@ -82,48 +83,24 @@ def listed(value: Any) -> str:
 
 def shown(passage: Passage) -> Group:
     """The passage with its annotation, to be printed."""
-    return Group(
-        Text(f"{passage.title}  ", style="bold").append(f"({passage.register})\n", style="dim"),
-        _text(passage),
-        _entities(passage),
-        _frames(passage),
-        _questions(passage),
-    )
-
-
-def _ink(passage: Passage, entity: str) -> str:
-    return INKS[list(passage.clusters).index(entity) % len(INKS)]
-
-
-def _text(passage: Passage) -> Text:
-    """Outer mentions first, so that an inner one keeps its own colour."""
+    inks = dict(zip(passage.clusters, cycle(INKS), strict=False))
     text = Text(passage.text + "\n")
     for mention in sorted(passage.mentions, key=lambda m: m.start - m.end):
+        # outer mentions first, so that an inner one keeps its own colour
         start, end = passage.offsets[mention.start][0], passage.offsets[mention.end - 1][1]
-        text.stylize(_ink(passage, mention.entity), start, end)
-    return text
-
-
-def _entities(passage: Passage) -> Text:
-    lines = Text("Entities\n", style="bold")
+        text.stylize(inks[mention.entity], start, end)
+    entities, frames, questions = (
+        Text(f"{what}\n", style="bold") for what in ("Entities", "Frames", "Questions")
+    )
     for entity, mentions in passage.clusters.items():
         words = " · ".join(passage.surface(m.start, m.end) for m in mentions)
-        lines.append(f"  {entity}: {words}\n", style=_ink(passage, entity))
-    return lines
-
-
-def _frames(passage: Passage) -> Text:
-    lines = Text("Frames\n", style="bold")
+        entities.append(f"  {entity}: {words}\n", style=inks[entity])
     for frame in passage.frames:
         parts = "; ".join(f"{name}: {passage.surface(*span)}" for name, span in frame.elements)
-        lines.append(f"  {passage.surface(*frame.target)} ({frame.frame}) {parts}\n", style="none")
-    return lines
-
-
-def _questions(passage: Passage) -> Text:
-    lines = Text("Questions\n", style="bold")
-    for question in passage.questions:
-        mark = " (hard)" if question.hard else ""
-        answer = passage.surface(*question.answer)
-        lines.append(f"  {question.text} {answer}{mark}\n", style="none")
-    return lines
+        target = passage.surface(*frame.target)
+        frames.append(f"  {target} ({frame.frame}) {parts}\n", style="none")
+    for query in passage.questions:
+        hard = " (hard)" if query.hard else ""
+        questions.append(f"  {query.text} {passage.surface(*query.answer)}{hard}\n", style="none")
+    title = Text(f"{passage.title}  ", style="bold").append(f"({passage.register})\n", style="dim")
+    return Group(title, text, entities, frames, questions)

@@ -10,75 +10,22 @@ adverbs and the next clause. All rules are on spaCy's English labels and tags.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 Lemma = Callable[[Any], str]
 """The base form of a verb's token."""
 
-_SUBJECTS = ("nsubj", "nsubjpass", "expl")
-_OBJECTS = ("dobj", "attr", "oprd")
-_VERBAL = ("VERB", "AUX")
-
-
-def _lexicon(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-_BE = _lexicon("am is are was were")
-_UNFIT = ("relcl", "acl", "pcomp", "csubj", "appos", "parataxis", "dep", "meta")
-_LEFT_OUT = ("appos", "relcl", "acl", "advcl", "prep", "npadvmod", "advmod")
-_DROPPED_OPENINGS = ("advmod", "npadvmod", "advcl", "cc", "mark", "punct")
-_TURNING = _lexicon("never nor not only rarely seldom")  # the verb follows them
-_POINTING = _lexicon("both its neither no such that their these this those")
-_CONNECTIVES = _lexicon(
-    "also even furthermore hence however indeed instead likewise moreover nevertheless then "
-    "therefore though thus"
-)
-_PLACES = ("GPE", "LOC", "FAC")
-_FRONTED = _lexicon("after against at before by during for from in into on since through to under")
-_FRONTED |= _lexicon("until with without")
-_VAGUE_SUBJECTS = _POINTING | _lexicon(
-    "all another any each few i it many most none one others some they we what which who whose you"
-)
-_VAGUE_MODIFIERS = _POINTING | _lexicon(
-    "all another any certain different each either every few former latter many more most much "
-    "other own same several some various what which whose"
-)
-_VAGUE_NOUNS = _lexicon(
-    "addition aim attention beginning case control course doubt effect end example fact form "
-    "instance kind lot majority manner means member number one order others part people place "
-    "point priority process purpose range reason result rise role series set side something sort "
-    "term terms thing things time times type use variety way ways"
-)
-_PERSONS = _lexicon(
-    "actor actors actress architect artist author authors bishop brother child children citizens "
-    "commander composer critics daughter director emperor engineer engineers farmers father "
-    "fighters general governor historian husband immigrants inventor judge king leader leaders "
-    "man members men merchants minister mother painter partisans passengers philosopher "
-    "philosophers players poet poets president prince princess producer queen residents ruler "
-    "rulers scholars sculptors settlers sister slaves soldiers son students teacher teachers "
-    "tribes troops viewers visitors voters wife winner woman women workers writer writers"
-)
-_CLASSES = _lexicon(  # words in a name that say what it is the name of
-    "academy act agency army association award battle bay board bridge canal castle cathedral "
-    "championship church city college committee company conference congress constitution "
-    "convention council county court cup department desert district dynasty empire festival "
-    "government highway institute island islands kingdom lake language league library mountain "
-    "mountains movement museum ocean palace parliament party peninsula prize province republic "
-    "revolution river road school sea senate society state states street team temple theatre "
-    "treaty tribe union university valley village war"
-)
-_NAMES = {
-    **dict.fromkeys(("EVENT", "LAW", "PRODUCT", "WORK_OF_ART", "ORG"), "what"),
-    **dict.fromkeys(_PLACES, "which place"),
-    "LANGUAGE": "which language",
-    "NORP": "which people",
-    "PERCENT": "what percentage",
-    "MONEY": "how much money",
-    "PERSON": "who",
-}
+_LISTED = tomllib.loads(Path(__file__).with_name("clozes.toml").read_text(encoding="utf-8"))
+_WORDS = {kind: frozenset(words.split()) for kind, words in _LISTED["words"].items()}
+_LABELS: dict[str, list[str]] = _LISTED["labels"]
+_ASKED: dict[str, str] = _LISTED["asked"]
+_SUBJECTS, _OBJECTS = _LABELS["subjects"], _LABELS["objects"]
+_VERBAL, _PLACES = _LABELS["verbal"], _LABELS["places"]
+_POINTING = _WORDS["pointing"]
 _UNREADABLE = re.compile(r"""[()\[\]{}"“”«»:;–—/=…]|, ?,|n['’]t\b|\s['’]|\s\.|^\W""")
 
 
@@ -145,7 +92,7 @@ def _is_plain(noun: Any) -> bool:
         and all(child.dep_ not in ("conj", "cc", "preconj") for child in noun.children)
         and all(token.pos_ not in _VERBAL and token.dep_ != "cc" for token in inside)
         and all(token.pos_ != "PUNCT" or token.text == "-" for token in inside)
-        and all(token.lower_ not in _VAGUE_MODIFIERS for token in inside)
+        and all(token.lower_ not in _WORDS["vague_modifiers"] for token in inside)
         and all(token.tag_ not in ("JJR", "RBR") for token in inside)
         and not _is_hyphened(noun)
     )
@@ -182,23 +129,27 @@ def _wh_phrase(noun: Any, phrase: Any, kind: str) -> str | None:
     if kind in ("DATE", "TIME"):
         return _when(noun, phrase.text)
     if kind == "NOUN":
-        if noun.pos_ != "NOUN" or noun.dep_ in ("pobj", "npadvmod") or noun.lower_ in _VAGUE_NOUNS:
+        if (
+            noun.pos_ != "NOUN"
+            or noun.dep_ in ("pobj", "npadvmod")
+            or noun.lower_ in _WORDS["vague_nouns"]
+        ):
             return None
-        person = noun.lower_ in _PERSONS or noun.lower_.endswith(("ists", "ians"))
+        person = noun.lower_ in _WORDS["persons"] or noun.lower_.endswith(("ists", "ians"))
         return "who" if person else "what"
     if kind in ("MONEY", "PERCENT"):
-        return _NAMES[kind]
+        return _ASKED[kind]
     plural = noun.tag_ == "NNPS"
-    if kind not in _NAMES or noun.pos_ != "PROPN":
+    if kind not in _ASKED or noun.pos_ != "PROPN":
         return None
     if (kind == "NORP" and not plural) or (kind == "PERSON" and plural):
         return None
-    classes = [t.lower_ for t in (noun, phrase[0]) if t.lower_ in _CLASSES]
+    classes = [t.lower_ for t in (noun, phrase[0]) if t.lower_ in _WORDS["classes"]]
     if classes and kind != "PERSON" and len(phrase) > 1:
         return f"which {classes[0]}"
     if kind == "ORG" and len(phrase) == 1 and not phrase.text.isupper():
         return None  # one word taken for an organisation is a person or a place as often as not
-    return _NAMES[kind]
+    return _ASKED[kind]
 
 
 def _when(noun: Any, text: str) -> str | None:
@@ -259,7 +210,7 @@ def _asked(gap: _Gap, lemma: Lemma) -> tuple[str, bool] | None:
             return None  # one member of a list whose verb speaks of all
         return _joined(subject, clause.middle, verb, clause.after, clause.before), True
     said = {token.lower_ for token in clause.subject}
-    if clause.noun.lower_ in _VAGUE_SUBJECTS or not said.isdisjoint(_POINTING):
+    if clause.noun.lower_ in _WORDS["vague_subjects"] or not said.isdisjoint(_POINTING):
         return None
     link = gap.noun.head if gap.noun.dep_ == "pobj" else None
     if _holder(gap, link, clause.verb) != clause.verb:
@@ -304,7 +255,7 @@ def _front(gap: _Gap, link: Any) -> str | None:
     if link is None:
         return gap.wh
     preposition = link.lower_
-    if preposition not in _FRONTED:
+    if preposition not in _WORDS["fronted"]:
         return None
     if gap.wh == "when":
         return "when" if preposition in ("at", "in", "on") else f"{preposition} what date"
@@ -354,7 +305,7 @@ def _verb(noun: Any) -> Any:
     """The finite verb of the noun's clause, or None where that says nothing by itself."""
     token = noun
     while token.dep_ not in ("ROOT", "conj", "ccomp", "advcl"):
-        if token.dep_ in _UNFIT:
+        if token.dep_ in _LABELS["unfit"]:
             return None
         token = token.head
     marks = {child.lower_ for child in token.lefts if child.dep_ in ("mark", "advmod")}
@@ -380,8 +331,8 @@ def _lost(asked: Any, verb: Any, clause: list[Any]) -> set[int]:
             places.add(token.i)
         depth -= token.text == ")"
         joined = token.dep_ in ("conj", "cc", "preconj") and token.head == verb
-        joined |= token.dep_ == "advmod" and token.lower_ in _CONNECTIVES
-        hanging = token.dep_ in _LEFT_OUT and token.i > token.head.i and _hangs(token)
+        joined |= token.dep_ == "advmod" and token.lower_ in _WORDS["connectives"]
+        hanging = token.dep_ in _LABELS["left_out"] and token.i > token.head.i and _hangs(token)
         if joined or hanging or token.dep_ == "parataxis":
             inside = {other.i for other in token.subtree}
             if asked.i not in inside and verb.i not in inside:
@@ -412,7 +363,7 @@ def _opening(verb: Any, subject: Any, kept: list[Any]) -> list[Any] | None:
             tokens = [token for token in child.subtree if token in kept]
             named = any(token.ent_type_ for token in tokens)
             found += tokens if named and all(t.lower_ not in _POINTING for t in tokens) else []
-        elif child.dep_ not in _DROPPED_OPENINGS or child.lower_ in _TURNING:
+        elif child.dep_ not in _LABELS["dropped_openings"] or child.lower_ in _WORDS["turning"]:
             return None
     return found
 
@@ -426,7 +377,7 @@ def _helper(verb: Any, lemma: Lemma) -> tuple[Any, str, str] | None:
     if helpers:
         first = helpers[0]
         return None if first.tag_ == "TO" else (first, first.lower_, verb.text)
-    if verb.lower_ in _BE:
+    if verb.lower_ in _WORDS["be"]:
         return verb, verb.lower_, ""
     support = {"VBD": "did", "VBZ": "does", "VBP": "do"}.get(verb.tag_)
     return (None, support, lemma(verb)) if support else None

@@ -13,7 +13,6 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -25,7 +24,6 @@ from attnlib.data.kept import kept_file, made_in_order
 from attnlib.data.parser import parser_digest, pipeline
 from attnlib.data.tasks import DEV_SHARE, goes_to_dev
 from attnlib.data.wikipedia import Paragraph, sample_paragraphs
-from attnlib.errors import BadValue
 from experiments.shared.questions.clozes import Cloze, clozes
 
 VERSION = 1
@@ -51,9 +49,8 @@ def register() -> None:
             f"an article goes to dev if the sha256 of its title is divisible by {DEV_SHARE}, else "
             "to train"
         )
-        name, assets, licence = f"wiki-questions:{split}", ("wiki-sample",), "CC BY-SA 3.0"
-        read = partial(_read, split)
-        register_corpus(CorpusInfo(name, "question", assets, what, licence, read, draws=True))
+        name, assets, read = f"wiki-questions:{split}", ("wiki-sample",), partial(_read, split)
+        register_corpus(CorpusInfo(name, "question", assets, what, read, draws=True))
 
 
 def _read(split: str, folder: Path, options: Options) -> Read:
@@ -81,8 +78,6 @@ def made_questions(
     `PER_PARAGRAPH`, each in a window of its own. They come back in the order of the paragraphs,
     and a smaller `n` gives a subset of a larger one's. `kept` is a file of what was made before.
     """
-    if n is not None and n < 1:
-        raise BadValue(f"{n} questions asked for; expected 1 or more, or None for all.")
     found, skipped = made_in_order(
         spread_order([paragraph.article for paragraph in paragraphs], seed),
         lambda places: _made(paragraphs[place] for place in places),
@@ -112,15 +107,15 @@ def spread_order(articles: Sequence[str], seed: int) -> list[int]:
     return order
 
 
-@dataclass(frozen=True, slots=True)
 class _Text:
     """A paragraph cut into sentences: sentence k is text[bounds[k] : bounds[k + 1]]."""
 
-    paragraph: Paragraph
-    text: str
-    bounds: tuple[int, ...]
-    sizes: tuple[int, ...]
-    rng: random.Random  # by the paragraph's name, so nothing else changes its questions
+    def __init__(self, paragraph: Paragraph) -> None:
+        self.paragraph = paragraph
+        self.text = " ".join(paragraph.text.split())
+        self.bounds = (*sentence_starts(self.text), len(self.text))
+        self.sizes = [_n_words(self.text[a:b]) for a, b in pairwise(self.bounds)]
+        self.rng = random.Random(paragraph.id)  # so nothing else changes its questions
 
     def part(self, first: int, last: int) -> str:
         return self.text[self.bounds[first] : self.bounds[last]].rstrip()
@@ -146,13 +141,6 @@ def windows(sizes: Sequence[int], sentence: int) -> list[tuple[int, int]]:
     return found
 
 
-def _text(paragraph: Paragraph) -> _Text:
-    text = " ".join(paragraph.text.split())
-    bounds = (*sentence_starts(text), len(text))
-    sizes = tuple(_n_words(text[a:b]) for a, b in pairwise(bounds))
-    return _Text(paragraph, text, bounds, sizes, random.Random(paragraph.id))
-
-
 def _parsed_window(text: _Text) -> tuple[int, int] | None:
     """The window that is parsed: around a sentence drawn at random."""
     sentences = range(len(text.sizes))
@@ -166,7 +154,7 @@ def _made(paragraphs: Iterable[Paragraph]) -> Iterator[tuple[list[Question], dic
     """The questions on each paragraph in turn, or why there is none."""
 
     def parts() -> Iterator[tuple[str, tuple[_Text, int]]]:
-        for text in map(_text, paragraphs):
+        for text in map(_Text, paragraphs):
             around = _parsed_window(text)
             yield (text.part(*around), (text, around[0])) if around else ("", (text, 0))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import shutil
 import struct
 import zipfile
@@ -156,7 +157,8 @@ def test_a_planted_fault_does_not_have_the_pinned_hash(tmp_path: Path, fault: st
 def test_a_model_that_is_not_the_pinned_one_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(convert, "E5_CONFIG", SMALL)
+    (tmp_path / "small.json").write_text(json.dumps(SMALL))
+    monkeypatch.setattr(convert, "E5_CONFIG", tmp_path / "small.json")
     folder, asset = converted(tmp_path, random_tensors()), assets.lookup("e5-small")
     made = [file for file in asset.forms[0].files if not file.origin]
     assert {file.name for file in made} == {path.name for path in folder.iterdir()}

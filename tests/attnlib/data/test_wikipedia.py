@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import re
 from collections import Counter
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -224,10 +223,9 @@ def paragraph(article: str, index: int, n_sentences: int = 6) -> Paragraph:
 PARAGRAPHS = [paragraph(a, i, 1 + (i * 7) % 11) for a in "abcdef" for i in range(9) if i != 4]
 
 
-@pytest.mark.parametrize("variant", ["paper", "authors"])
 @pytest.mark.parametrize("max_length", [24, 40, 128])
-def test_segments_fit_and_do_not_overlap(variant: str, max_length: int) -> None:
-    made, _ = segments(PARAGRAPHS, pieces, max_length=max_length, variant=variant)
+def test_segments_fit_and_do_not_overlap(max_length: int) -> None:
+    made, _ = segments(PARAGRAPHS, pieces, max_length=max_length)
     assert made
     seen: set[str] = set()
     for segment in made:
@@ -284,10 +282,9 @@ def test_short_pairs_stay_as_they_are() -> None:
     assert made == [Segment("a#0", "One two.", "Three  four.")]
 
 
-@pytest.mark.parametrize("variant", ["paper", "authors"])
-def test_seeds_and_sizes(variant: str) -> None:
+def test_seeds_and_sizes() -> None:
     def draw(n: int | None, seed: int) -> list[Segment]:
-        return segments(PARAGRAPHS, pieces, max_length=48, n=n, seed=seed, variant=variant)[0]
+        return segments(PARAGRAPHS, pieces, max_length=48, n=n, seed=seed)[0]
 
     assert draw(5, 1) == draw(5, 1)
     assert len(draw(5, 1)) == 5
@@ -297,19 +294,6 @@ def test_seeds_and_sizes(variant: str) -> None:
     assert [s.id for s in draw(9, 1)] == [i for i in order if i in {s.id for s in draw(9, 1)}]
 
 
-def test_authors_chunks_are_full_and_lose_either_end() -> None:
-    made, _ = segments(PARAGRAPHS, pieces, max_length=64, variant="authors")
-    text = {a: " ".join(p.text for p in PARAGRAPHS if p.article == a) for a in "abcdef"}
-    cut_in_front = 0
-    for segment in made:
-        for part in (str(segment.text), str(segment.pair)):
-            assert part in text[segment.id[0]]
-            cut_in_front += not part.startswith("Start")
-    assert 0 < cut_in_front < 2 * len(made)
-    places = [int(s.id.partition("#")[2]) for s in made if s.id[0] == "a"]
-    assert all(a < b for a, b in pairwise(places))
-
-
 def test_a_word_that_fits_nowhere_is_counted() -> None:
     pair = [Paragraph("a", 0, "z" * 999), Paragraph("a", 1, "Short one.")]
     made, skipped = segments(pair, pieces, max_length=20)
@@ -317,10 +301,9 @@ def test_a_word_that_fits_nowhere_is_counted() -> None:
     assert skipped == {"one side has no word that fits": 1}
 
 
-@pytest.mark.parametrize("more", [{"max_length": 4}, {"variant": "mine"}])
-def test_wrong_settings(more: dict[str, object]) -> None:
+def test_wrong_settings() -> None:
     with pytest.raises(BadValue):
-        segments(PARAGRAPHS, pieces, **more)  # type: ignore[arg-type]
+        segments(PARAGRAPHS, pieces, max_length=4)
 
 
 def test_what_counts_as_a_tokenizer() -> None:
@@ -328,17 +311,5 @@ def test_what_counts_as_a_tokenizer() -> None:
         def tokenize(self, text: str) -> list[str]:
             return text.split()
 
-    class Encoding:
-        ids = (1, 2, 3)
-
-    class Fast:
-        def encode(self, text: str, add_special_tokens: bool) -> Encoding:
-            assert not add_special_tokens
-            return Encoding()
-
     assert piece_length(Pieces())("a b") == 2
-    assert piece_length(Fast())("a b") == 3
     assert piece_length(str.split)("a b c d") == 4
-    assert piece_length(len)("abc") == 3
-    with pytest.raises(BadValue, match="no tokenizer"):
-        piece_length(7)

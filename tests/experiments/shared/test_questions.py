@@ -25,7 +25,6 @@ from attnlib.data.corpora import known_corpora, load_corpus
 from attnlib.data.examples import Answer, Question, sentence_starts
 from attnlib.data.tasks import goes_to_dev
 from attnlib.data.wikipedia import Paragraph, Paragraphs
-from attnlib.errors import BadValue
 from experiments.shared.questions import corpus as questions
 from experiments.shared.questions.clozes import clozes
 from experiments.shared.questions.corpus import (
@@ -366,16 +365,10 @@ def test_a_kept_file_is_named_by_texts_parser_and_version(
     assert first not in others
 
 
-@pytest.mark.parametrize("n", [0, -3])
-def test_a_number_that_is_too_small(n: int) -> None:
-    with pytest.raises(BadValue, match=f"{n} questions asked for"):
-        made_questions(SHELF, n=n)
-
-
 def test_the_corpora_are_listed_and_split_by_article() -> None:
     for split in ("train", "dev"):
         info = known_corpora()[f"wiki-questions:{split}"]
-        assert (info.kind, info.asset, info.licence) == ("question", "wiki-sample", "CC BY-SA 3.0")
+        assert (info.kind, info.asset) == ("question", "wiki-sample")
         assert "sha256 of its title" in info.what
 
 
