@@ -17,7 +17,7 @@ from attnlib.models import Encoder, weights_digest
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.guan2020.models import model_of
-from experiments.shared.head_types import TYPES, fitted, named_types
+from experiments.shared.head_types import TYPES, Clustering, Naming, fitted, naming
 
 N_TYPES = len(TYPES)
 _KEPT: dict[tuple[str, ...], Features] = {}
@@ -42,37 +42,31 @@ class Features:
         return np.asarray(self.rows.mean(0))
 
     @property
-    def special(self) -> list[int]:
-        """Columns of the special tokens."""
-        windows = [name.startswith("window_") or name == "self" for name in self.names]
-        return [place for place, other in enumerate(windows) if not other]
-
-    @property
-    def near(self) -> list[int]:
-        """Columns of self and of the nearest window."""
-        first = next(place for place, n in enumerate(self.names) if n.startswith("window_"))
-        return [first, self.names.index("self")]
-
-    @property
-    def far(self) -> list[int]:
-        """Columns of all windows but the nearest."""
-        known = {*self.special, *self.near}
-        return [place for place in range(len(self.names)) if place not in known]
-
-    @property
-    def layers(self) -> np.ndarray:
-        """(head,): the layer of each head, from 1."""
-        return np.arange(self.rows.shape[1]) // self.n_heads + 1
+    def parts(self) -> dict[str, list[int]]:
+        """Columns of special tokens, of what is near (self, the nearest window), and far."""
+        parts: dict[str, list[int]] = {"special": [], "near": [], "far": []}
+        for place, name in enumerate(self.names):
+            near, far = name in ("self", "window_01"), name.startswith("window_")
+            parts["near" if near else "far" if far else "special"].append(place)
+        return parts
 
     def heads(self) -> pd.DataFrame:
         """One row per head: layer and head, both from 1."""
-        places = np.arange(self.rows.shape[1])
-        return pd.DataFrame({"layer": self.layers, "head": places % self.n_heads + 1})
+        layer, head = np.divmod(np.arange(self.rows.shape[1]), self.n_heads)
+        return pd.DataFrame({"layer": layer + 1, "head": head + 1})
 
     def masses(self, mean: np.ndarray) -> pd.DataFrame:
         """One row per head of mean features (head, feature): its special, near and far mass."""
-        parts = {"special": self.special, "near": self.near, "far": self.far}
-        return pd.DataFrame({name: mean[:, part].sum(1) for name, part in parts.items()})
+        return pd.DataFrame({name: mean[:, part].sum(1) for name, part in self.parts.items()})
+
+    def clustered(self, mean: np.ndarray, **how: Any) -> Clustering:
+        """Four clusters of mean features; how  seed and starts of `fitted`."""
+        return fitted(mean, N_TYPES, special=self.parts["special"], **how)
+
+    def named(self, mean: np.ndarray, clusters: Clustering) -> tuple[Naming, list[str]]:
+        """The names of four clusters, and so the type of every head."""
+        found = naming(mean, clusters, self.parts["special"], self.parts["near"])
+        return found, [found.names[label] for label in clusters.labels]
 
 
 def features_of(
@@ -119,10 +113,9 @@ def head_features(
     found = features_of(*corpora, encoder=encoder, progress=progress, **settings)
     wide = found.heads().join(pd.DataFrame(found.mean, columns=list(found.names)))
     table = wide.melt(["layer", "head"], var_name="feature")
-    sums = found.rows.sum(-1)
-    gap = float(np.abs(sums - 1).max())
-    farthest = float(sums.flat[np.abs(sums - 1).argmax()])
-    numbers = {"features.sum": Finding(farthest), "features.largest_gap": Finding(gap)}
+    sums = found.rows.sum(-1).ravel()
+    farthest = sums[np.abs(sums - 1).argmax()]
+    numbers = {"features.sum": farthest, "features.largest_gap": np.abs(farthest - 1)}
     facts = {
         "inputs": len(found.rows),
         "tokens": found.tokens,
@@ -130,7 +123,8 @@ def head_features(
         "model": model,
         "mean_length": found.tokens / len(found.rows),
     }
-    return Found(table.sort_values(["layer", "head"], kind="stable"), numbers, facts)
+    findings = {name: Finding(float(value)) for name, value in numbers.items()}
+    return Found(table.sort_values(["layer", "head"], kind="stable"), findings, facts)
 
 
 READINGS: dict[str, dict[str, Any]] = {
@@ -162,24 +156,15 @@ def feature_decisions(
               same type; NaN where the naming rule has no special tokens to go by), and how many
               heads each of the four types has (n_dense, ...)
     """
-    ours: list[str] = []
-    labels = np.array([])
-    rows = []
-    for reading, division in READINGS.items():
-        given = settings | division
-        found = features_of(*corpora, encoder=encoder, progress=progress, **given)
-        clustering = fitted(found.mean, N_TYPES, seed=seed, special=found.special)
-        types = (
-            named_types(found.mean, clustering, found.special, found.near) if found.special else []
-        )
-        ours, labels = ours or types, labels if len(labels) else clustering.labels
-        same = [one == other for one, other in zip(types, ours, strict=False)]
-        rows.append(
-            {
-                "reading": reading,
-                "agreement": adjusted_rand_score(labels, clustering.labels),
-                "same": float(np.mean(same)) if types else np.nan,
-                **{f"n_{name}": types.count(name) if types else np.nan for name in TYPES},
-            }
-        )
+    rows, ours = [], None
+    for reading, division in READINGS.items():  # ours is the first
+        found = features_of(*corpora, encoder=encoder, progress=progress, **settings, **division)
+        clusters = found.clustered(found.mean, seed=seed)
+        named = bool(found.parts["special"])
+        types = np.array(found.named(found.mean, clusters)[1] if named else [np.nan])
+        ours = ours or (clusters.labels, types)
+        row = {"reading": reading, "agreement": adjusted_rand_score(ours[0], clusters.labels)}
+        row["same"] = float(np.mean(types == ours[1])) if named else np.nan
+        counts = {f"n_{name}": (types == name).sum() if named else np.nan for name in TYPES}
+        rows.append(row | counts)
     return Found(pd.DataFrame(rows), facts={"inputs": len(found.rows), "model": model})

@@ -46,8 +46,7 @@ class Subject:
     @property
     def settings(self) -> dict[str, Any]:
         """What an experiment on this model is told besides its corpora."""
-        recipe = None if self.recipe is None else dict(self.recipe)
-        return {"model": self.name, "task": self.task, "recipe": recipe}
+        return {"model": self.name, "task": self.task, "recipe": self.recipe}
 
 
 def subjects(
@@ -64,7 +63,9 @@ def subjects(
     """
     found = {PRETRAINED: Subject(PRETRAINED)}
     if "published" in questions:
-        found[QUESTIONS] = Subject(QUESTIONS, SPANS, None, _published(questions["published"]))
+        name = questions["published"]
+        recipe = {"published": name, "files": file_digest(model_folder(name))}
+        found[QUESTIONS] = Subject(QUESTIONS, SPANS, None, recipe)
     else:
         found[QUESTIONS] = _subject(QUESTIONS, SPANS, corpus, questions)
     for task, own in tasks.items():
@@ -87,11 +88,6 @@ def _subject(
             f"{', '.join(asdict(Recipe()))}."
         ) from None
     return Subject(name, task, train, asdict(recipe))
-
-
-def _published(name: str) -> dict[str, Any]:
-    """A published model as a recipe: its name, and the digest of its files for the results."""
-    return {"published": name, "files": file_digest(model_folder(name))}
 
 
 def model_of(
@@ -131,8 +127,7 @@ def reading(
     rows: list[dict[str, Any]] = []
     for label, reader in (("trained", trained), ("untrained", blank)):
         best = reader.answers(test.examples, n_best=1)
-        given = [spans[0].text if spans else "" for spans in best]
-        em, f1 = score_answers(given, test.examples)
+        em, f1 = score_answers([spans[0].text if spans else "" for spans in best], test.examples)
         rows.append({"reader": label, **summary(em, f1, groups, seed)})
     facts, own = trained.facts, rows[0]
     findings = {
@@ -142,5 +137,5 @@ def reading(
     learnt = 3 * facts.get("steps", 0) * (facts["recipe"].get("batch_size") or 0)
     told = ("corpus", "n_train", "steps", "epochs", "final_loss", "seconds", "history", "recipe")
     counts = {"inputs": facts.get("n_train"), "asked": len(test), "articles": len(set(groups))}
-    counts |= {"passes": learnt + 2 * len(test)}
-    return Found(pd.DataFrame(rows), findings, counts | {key: facts.get(key) for key in told})
+    counts |= {"passes": learnt + 2 * len(test), **{key: facts.get(key) for key in told}}
+    return Found(pd.DataFrame(rows), findings, counts)

@@ -209,13 +209,13 @@ FOUR_LAYERS = (
 
 def test_columns_of_the_features() -> None:
     found = features_with(FOUR_LAYERS, 3)
-    assert [NAMES[place] for place in found.special] == ["cls", "sep", "comma", "period"]
-    assert {NAMES[place] for place in found.near} == {"window_01", "self"}
-    assert [NAMES[place] for place in found.far] == [f"window_{i:02d}" for i in range(2, 17)]
-    assert sorted([*found.special, *found.near, *found.far]) == list(range(21))
+    names = {part: [NAMES[place] for place in own] for part, own in found.parts.items()}
+    assert names["special"] == ["cls", "sep", "comma", "period"]
+    assert set(names["near"]) == {"window_01", "self"}
+    assert names["far"] == [f"window_{i:02d}" for i in range(2, 17)]
+    assert sorted(itertools.chain(*found.parts.values())) == list(range(21))
     heads = found.heads().to_numpy().tolist()
     assert heads[:4] == [[1, 1], [1, 2], [1, 3], [2, 1]] and heads[-1] == [4, 3]
-    assert found.layers.tolist() == [row[0] for row in heads]
 
 
 def naive_feature(weights: np.ndarray, tokens: Sequence[str]) -> np.ndarray:
@@ -309,7 +309,7 @@ def test_features_of_a_published_model_have_its_heads(
     monkeypatch.setattr(features, "model_of", lambda *_, **__: bert)
     other = replace(bert, n_heads=2)
     found = features.features_of(corpus_of(*TEXTS[1:]), encoder=other, **PLAIN)
-    assert found.layers.max() == LAYERS
+    assert found.heads()["layer"].max() == LAYERS
 
 
 def test_readings_of_the_feature(bert: Encoder, nothing_kept: Any) -> None:
@@ -928,11 +928,10 @@ def test_what_is_given_to_an_ablation(reader: SpanReader, monkeypatch: Any) -> N
     settings: dict[str, Any] = {"encoder": reader.encoder, "recipe": None}
     other = corpus_of(*ASKED[:1], name="toy:train")
     found = ablation.reader_and_types((other, TOY, TOY_TYPES), **settings)
-    assert found[0] == (other, reader) and found[1] is TOY and found[2] is TOY_TYPES
+    assert found[0] == (other, reader) and found[2] is TOY_TYPES
+    assert found[1] == dict(enumerate(TOY.examples))
     assert ablation.reader_and_types((TOY, TOY_TYPES), **settings)[0] == (reader,)
-    for given in ((TOY,), (TOY_TYPES,), (TOY, TOY_TYPES, TOY_TYPES), ()):
-        with pytest.raises(BadValue, match="one table of head types"):
-            ablation.reader_and_types(given, **settings)
+    assert len(ablation.reader_and_types((TOY, TOY_TYPES), 2, **settings)[1]) == 2
 
 
 def test_a_type_without_heads_has_no_control(world: Callable[..., Found]) -> None:
@@ -1293,7 +1292,7 @@ def test_every_claim_is_measured_and_every_number_is_claimed(
     given = features_with(MANY, 5, spread=0.006)
     stub(given)
     # What this finds has its own tests; here only the names of the numbers count.
-    again = SimpleNamespace(mean=0.9, low=0.8, high=1.0, values=np.ones(2))
+    again = np.array([0.9, 0.8, 1.0])
     monkeypatch.setattr(clusters, "stabilities", lambda *_, **__: again)
     monkeypatch.setattr(features, "features_of", lambda *_, **__: given)
     monkeypatch.setattr(models, "reader_of", lambda *_, **__: reader)
