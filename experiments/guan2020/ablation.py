@@ -51,10 +51,6 @@ class Row:
     types: tuple[str, ...] = ()
 
     @property
-    def table(self) -> str:
-        return "2" if self.number < 12 else "3"
-
-    @property
     def key(self) -> str:
         return f"row{self.number:02d}"
 
@@ -93,16 +89,12 @@ ROWS: tuple[Row, ...] = (
 
 
 def reader_and_types(
-    given: Sequence[Any],
-    n_questions: int | None = None,
-    *,
-    encoder: Encoder,
-    recipe: Mapping[str, Any] | None,
+    given: Sequence[Any], encoder: Encoder, recipe: Mapping[str, Any] | None, n_questions: int = 0
 ) -> tuple[SpanReader, dict[int, Question], pd.DataFrame]:
     """The reader, the questions it is asked by their places, and the types of its heads.
 
     given        what it learns from, if anything; the questions; the table of `head_types`
-    n_questions  some of them, of all articles; or all
+    n_questions  some of them, of all articles; 0 for all
     """
     *train, test, types = given
     places = spread_out([one.article for one in test.examples], n_questions or len(test))
@@ -112,17 +104,15 @@ def reader_and_types(
 
 @experiment(version=1, trains=True)
 def type_answers(
-    *given: Corpus | pd.DataFrame,
-    encoder: Encoder,
-    recipe: Mapping[str, Any] | None,
-    progress: Progress | None = None,
+    *given: Corpus | pd.DataFrame, encoder: Encoder, progress: Progress | None = None, **plan: Any
 ) -> Found:
     """Every question answered under every row of Tables 2 and 3.
 
+    plan   recipe, see `reader_and_types`
     table  row, place (of the question), article, n_heads, em, f1 (0 to 1), loss (nats). Row 0 is
            the library's own forward pass without any tap, row 1 the same with one.
     """
-    reader, asked, types = reader_and_types(given, encoder=encoder, recipe=recipe)
+    reader, asked, types = reader_and_types(given, encoder, **plan)
     questions = list(asked.values())
     heads = {row.key: row.heads(types) for row in ROWS}
     variants = {row.key: row.variant(heads[row.key]) for row in ROWS}
@@ -147,19 +137,19 @@ def type_answers(
 def control_answers(
     *given: Corpus | pd.DataFrame,
     encoder: Encoder,
-    recipe: Mapping[str, Any] | None,
     row: int,
     draws: int,
-    n_questions: int,
     seed: int = 0,
     progress: Progress | None = None,
+    **plan: Any,
 ) -> Found:
     """What one row does to random sets of as many heads in every layer, on some of the questions.
 
+    plan   recipe and n_questions, see `reader_and_types`
     table  row, draw, place (of the question), em, f1; empty if the row changes no head
     facts  overlap: the share of the row's heads that a random set has, on average
     """
-    reader, asked, types = reader_and_types(given, n_questions, encoder=encoder, recipe=recipe)
+    reader, asked, types = reader_and_types(given, encoder, **plan)
     own = ROWS[row - 1]
     heads = own.heads(types)
     columns = ["row", "draw", "place", "em", "f1"]
@@ -208,7 +198,7 @@ def ablations(answers: pd.DataFrame, *controls: pd.DataFrame, seed: int = 0) -> 
         part = scores[row.number]
         told = {
             "row": row.number,
-            "table": row.table,
+            "table": "2" if row.number < 12 else "3",
             "kind": row.kind,
             "types": "+".join(row.types),
             "n_heads": int(part["n_heads"].iloc[0]),
@@ -286,18 +276,15 @@ def _findings(
 
 @experiment(version=1, trains=True)
 def single_head_effects(
-    *given: Corpus | pd.DataFrame,
-    encoder: Encoder,
-    recipe: Mapping[str, Any] | None,
-    n_questions: int,
-    progress: Progress | None = None,
+    *given: Corpus | pd.DataFrame, encoder: Encoder, progress: Progress | None = None, **plan: Any
 ) -> Found:
     """What pruning one head alone costs, for every head of the model.
 
+    plan   recipe and n_questions, see `reader_and_types`
     table  layer, head, type, loss (rise of the cross-entropy of the right answer, in nats, with
            its standard error over questions), f1 (points lost)
     """
-    reader, asked, types = reader_and_types(given, n_questions, encoder=encoder, recipe=recipe)
+    reader, asked, types = reader_and_types(given, encoder, **plan)
     questions = list(asked.values())
     heads, outcome = single_ablations(reader, questions, action="zero", progress=progress)
     rise = pd.DataFrame(outcome.loss[1:] - outcome.loss[0])
@@ -327,17 +314,14 @@ READINGS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
 
 @experiment(version=1, trains=True)
 def ablation_decisions(
-    *given: Corpus | pd.DataFrame,
-    encoder: Encoder,
-    recipe: Mapping[str, Any] | None,
-    n_questions: int,
-    progress: Progress | None = None,
+    *given: Corpus | pd.DataFrame, encoder: Encoder, progress: Progress | None = None, **plan: Any
 ) -> Found:
     """What another reading of an ablation does to its F1, on the same questions.
 
+    plan   recipe and n_questions, see `reader_and_types`
     table  reading, row, kind, types, f1 (that reading), ours, change (points)
     """
-    reader, asked, types = reader_and_types(given, n_questions, encoder=encoder, recipe=recipe)
+    reader, asked, types = reader_and_types(given, encoder, **plan)
     rows, variants = [], {}
     for reading, (kinds, other) in READINGS.items():
         for row in ROWS:

@@ -6,14 +6,15 @@ every number here has a counterpart: the same for points of one cloud.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 from scipy.optimize import linear_sum_assignment
-from sklearn.metrics import adjusted_rand_score, confusion_matrix, silhouette_samples
+from sklearn.metrics import adjusted_rand_score, confusion_matrix
 from sklearn.mixture import GaussianMixture
 
 from attnlib.data.corpora import Corpus
@@ -22,10 +23,12 @@ from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.guan2020.features import N_TYPES, features_of
+from experiments.guan2020.types import N_TYPES, Labels, Points, features_of, silhouettes
 from experiments.shared.head_types import STARTS, check_k, checked, fitted
 from experiments.shared.intervals import drawn
 
+KS, STABLE_KS = range(1, 9), (3, 4, 5)
+"""Numbers of clusters that are compared, and whose stability is."""
 GAP_DRAWS = 50
 FITS = 10
 SPLITS = ("inputs", "heads")
@@ -40,20 +43,19 @@ REGULARISATION = 1e-3
 def cluster_number(
     *corpora: Corpus,
     encoder: Encoder,
-    model: str,
     draws: int = 200,
     seed: int = 0,
     progress: Progress | None = None,
-    **settings: Any,
+    **plan: Any,
 ) -> Found:
     """How many clusters there are by three criteria, and whether there are any.
 
     draws     random clouds without clusters, for the gap statistic and for the silhouette
-    settings  task, recipe, max_length: see `features_of`
+    plan      model, task, recipe, max_length: see `features_of`
     table     that of `cluster_counts` for 1 to 8 clusters, with the silhouette of points of one
               cloud beside that of the heads (null_low, null_median, null_high)
     """
-    found = features_of(*corpora, encoder=encoder, progress=progress, **settings)
+    found = features_of(*corpora, encoder=encoder, progress=progress, **plan)
     counts = cluster_counts(found.mean, seed=seed, draws=min(draws, GAP_DRAWS)).set_index("k")
     clouds = pd.DataFrame(
         {k: against_one_cloud(found.mean, k, seed=seed, draws=draws) for k in counts.index if k > 1}
@@ -73,23 +75,9 @@ def cluster_number(
     return Found(counts.reset_index(), findings, facts)
 
 
-def silhouettes(
-    features: Float[np.ndarray, "head feature"], labels: Int[np.ndarray, " head"]
-) -> Float[np.ndarray, " head"]:
-    """How much nearer each head is to its own cluster than to the next (Rousseeuw 1987).
-
-    A head alone in its cluster has 0 by definition; one cluster only gives NaN.
-    """
-    points = checked(features)
-    n_clusters = len(np.unique(labels))
-    if n_clusters in (1, len(points)):
-        return np.full(len(points), np.nan if n_clusters == 1 else 0.0)
-    return np.asarray(silhouette_samples(points, labels))
-
-
 def mixture(
-    features: Float[np.ndarray, "head feature"], k: int, *, seed: int, starts: int = STARTS
-) -> tuple[GaussianMixture, Int[np.ndarray, " head"]]:
+    features: Points, k: int, *, seed: int, starts: int = STARTS
+) -> tuple[GaussianMixture, Labels]:
     """A mixture of k Gaussians, and the most probable component of each head.
 
     With diagonal covariances, since 144 heads cannot fill full ones of 21 features that sum to 1,
@@ -107,12 +95,7 @@ def mixture(
 
 
 def cluster_counts(
-    features: Float[np.ndarray, "head feature"],
-    ks: Iterable[int] = range(1, 9),
-    *,
-    seed: int,
-    draws: int = 50,
-    starts: int = STARTS,
+    features: Points, ks: Iterable[int] = KS, *, seed: int, draws: int, starts: int = STARTS
 ) -> pd.DataFrame:
     r"""Criteria for the number of clusters; the paper took four from a t-SNE picture by eye.
 
@@ -188,9 +171,7 @@ def _boxes(points: np.ndarray, draws: int, generator: np.random.Generator) -> np
 # --- one cloud: what would be seen without clusters -----------------------------------------------
 
 
-def gaussian_twin(
-    features: Float[np.ndarray, "head feature"], *, seed: int
-) -> Float[np.ndarray, "head feature"]:
+def gaussian_twin(features: Points, *, seed: int) -> Points:
     """As many points from one Gaussian with the mean and covariance of the heads.
 
     Each point is the mean plus a random combination of all heads' deviations, so nothing is
@@ -202,9 +183,7 @@ def gaussian_twin(
     return np.asarray(mean + weights @ (features - mean) / np.sqrt(n - 1))
 
 
-def simplex_twin(
-    features: Float[np.ndarray, "head feature"], *, seed: int
-) -> Float[np.ndarray, "head feature"]:
+def simplex_twin(features: Points, *, seed: int) -> Points:
     """As many points from one logistic normal: a Gaussian of the logs, made to sum to 1 again.
 
     Rows must be shares that sum to 1. A share of 0 counts as half the smallest of its column; a
@@ -224,12 +203,7 @@ def simplex_twin(
 
 
 def against_one_cloud(
-    features: Float[np.ndarray, "head feature"],
-    k: int = 4,
-    *,
-    seed: int,
-    draws: int = 200,
-    starts: int = STARTS,
+    features: Points, k: int = 4, *, seed: int, draws: int = 200, starts: int = STARTS
 ) -> dict[str, float]:
     """Are k clusters of the heads clearer than k parts of a cloud that has no clusters?
 
@@ -261,16 +235,14 @@ def against_one_cloud(
 def type_stability(
     *corpora: Corpus,
     encoder: Encoder,
-    model: str,
-    ks: Sequence[int] = (3, 4, 5),
     repeats: int = 20,
     seed: int = 0,
     progress: Progress | None = None,
-    **settings: Any,
+    **plan: Any,
 ) -> Found:
     """Table 1: heads that keep their cluster in ten fits on random halves.
 
-    settings  task, recipe, max_length: see `features_of`
+    plan      model, task, recipe, max_length: see `features_of`
     table     model, k, split ("inputs", "heads"), stability, low, high (over repeats with other
               halves), first (of these), null, null_low, null_high (the same for points of one
               cloud), n_fits
@@ -278,28 +250,25 @@ def type_stability(
     The intervals tell how much a number depends on the random halves, the starts, and the draw of
     the cloud; they are no intervals for other inputs or other heads.
     """
-    found = features_of(*corpora, encoder=encoder, progress=progress, **settings)
-    rows, numbers = [], {}
-    for k in ks:
-        for split in SPLITS:
-            how: Any = {"seed": seed, "split": split, "repeats": repeats}
-            values = stabilities(found.rows, k, **how)
-            by_chance = stabilities(found.rows, k, cloud=True, **how)
-            own, chance = (drawn([each.mean(), *each]) for each in (values, by_chance))
-            row = {"model": model, "k": k, "split": split, "stability": own.value}
-            row |= {"low": own.low, "high": own.high, "first": float(values[0])}
-            row |= {"null": chance.value, "null_low": chance.low, "null_high": chance.high}
-            rows.append({**row, "n_fits": FITS})
-            if split == "inputs":
-                at_four = k == N_TYPES  # in percent, as in Table 1
-                ends = (100 * e if at_four else e for e in (own.value, own.low, own.high))
-                numbers[f"stability.{model}" + ("" if at_four else f".k{k}")] = Finding(*ends)
+    found = features_of(*corpora, encoder=encoder, progress=progress, **plan)
+    rows, numbers, model = [], {}, plan["model"]
+    for k, split in product(STABLE_KS, SPLITS):
+        how: Any = {"seed": seed, "split": split, "repeats": repeats}
+        values = stabilities(found.rows, k, **how)
+        by_chance = stabilities(found.rows, k, cloud=True, **how)
+        own, chance = (drawn([each.mean(), *each]) for each in (values, by_chance))
+        row = {"model": model, "k": k, "split": split, "stability": own.value}
+        row |= {"low": own.low, "high": own.high, "first": float(values[0])}
+        row |= {"null": chance.value, "null_low": chance.low, "null_high": chance.high}
+        rows.append({**row, "n_fits": FITS})
+        if split == "inputs":
+            at_four = k == N_TYPES  # in percent, as in Table 1
+            ends = (100 * e if at_four else e for e in (own.value, own.low, own.high))
+            numbers[f"stability.{model}" + ("" if at_four else f".k{k}")] = Finding(*ends)
     return Found(pd.DataFrame(rows), numbers, {"inputs": len(found.rows), "model": model})
 
 
-def matched(
-    labels: Int[np.ndarray, " head"], reference: Int[np.ndarray, " head"], k: int
-) -> Int[np.ndarray, " head"]:
+def matched(labels: Labels, reference: Labels, k: int) -> Labels:
     """The labels renumbered so that as many heads as possible have their label of the reference.
 
     The Hungarian assignment on the k x k table of how many heads have which pair of labels.
@@ -338,11 +307,8 @@ def stability(
     if n < 2:
         raise BadValue(f"{n} {split}; expected at least 2 to take half of.")
     chosen = [generator.permutation(n)[: round(n / 2)] for _ in range(fits)]
-    if split == "heads":
-        seen = [heads[these] for these in chosen]
-    else:
-        deviations = data - heads
-        seen = [heads + deviations[these].mean(0) for these in chosen]
+    away = data - heads
+    seen = [heads[a] if split == "heads" else heads + away[a].mean(0) for a in chosen]
     first, *seeds = generator.integers(2**31, size=fits + 1).tolist()
     reference = fitted(heads, k, seed=first, starts=starts).labels
     labels = [reference]

@@ -13,7 +13,7 @@ import pandas as pd
 
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS
-from attnlib.errors import BadValue
+from attnlib.errors import BadValue, check_choice
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder, model_folder
 from bookkit.claims import Finding
@@ -36,12 +36,8 @@ class Subject:
 
     name: str
     task: str | None = None
-    train: Corpus | None = None
+    corpora: tuple[Corpus, ...] = ()
     recipe: Mapping[str, Any] | None = None
-
-    @property
-    def corpora(self) -> tuple[Corpus, ...]:
-        return () if self.train is None else (self.train,)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -61,33 +57,29 @@ def subjects(
                or {"published": a model that has a head for answers}
     tasks      task -> its settings, as those of questions
     """
+
+    def trained(name: str, task: str, given: Mapping[str, Any]) -> Subject:
+        settings = dict(given)
+        try:
+            train = corpus(settings.pop("train"), settings.pop("train_limit", None))
+            return Subject(name, task, (train,), asdict(Recipe(**settings)))
+        except (KeyError, TypeError) as error:
+            raise BadValue(
+                f"the settings of '{name}' are wrong ({error}); expected train, train_limit and "
+                f"{', '.join(asdict(Recipe()))}."
+            ) from None
+
     found = {PRETRAINED: Subject(PRETRAINED)}
     if "published" in questions:
         name = questions["published"]
         recipe = {"published": name, "files": file_digest(model_folder(name))}
-        found[QUESTIONS] = Subject(QUESTIONS, SPANS, None, recipe)
+        found[QUESTIONS] = Subject(QUESTIONS, SPANS, (), recipe)
     else:
-        found[QUESTIONS] = _subject(QUESTIONS, SPANS, corpus, questions)
+        found[QUESTIONS] = trained(QUESTIONS, SPANS, questions)
     for task, own in tasks.items():
-        if task not in TASKS:
-            raise BadValue(f"task '{task}' is unknown; expected one of {', '.join(TASKS)}.")
-        found[task] = _subject(task, task, corpus, {"train": f"{task}:train", **own})
+        check_choice("task", task, TASKS)
+        found[task] = trained(task, task, {"train": f"{task}:train", **own})
     return found
-
-
-def _subject(
-    name: str, task: str, corpus: Callable[..., Corpus], given: Mapping[str, Any]
-) -> Subject:
-    settings = dict(given)
-    try:
-        train = corpus(settings.pop("train"), settings.pop("train_limit", None))
-        recipe = Recipe(**settings)
-    except (KeyError, TypeError) as error:
-        raise BadValue(
-            f"the settings of '{name}' are wrong ({error}); expected train, train_limit and "
-            f"{', '.join(asdict(Recipe()))}."
-        ) from None
-    return Subject(name, task, train, asdict(recipe))
 
 
 def model_of(

@@ -11,7 +11,7 @@ import pandas as pd
 
 from attnlib.data.assets import resolve
 from attnlib.data.corpora import Corpus, examples_digest
-from attnlib.data.examples import FrameExample, Span
+from attnlib.data.examples import FrameExample
 from attnlib.errors import CorpusError
 from attnlib.measuring.head_tables import head_rows, layer_means, rank_correlation
 from attnlib.measuring.significance import benjamini_hochberg, one_sided
@@ -41,18 +41,14 @@ OWN_LIST = "framenet-473"
 
 def passes_filter(example: FrameExample) -> bool:
     """The paper's filter: short sentences, short core elements, and no linked neighbours."""
-    elements = [span for _, span in example.core_elements]
+    target, elements = example.target, [span for _, span in example.core_elements]
+    between = [max(one.start - target.end, target.start - one.end) for one in elements]
     return (
         bool(elements)
         and len(example.words) <= LONGEST_SENTENCE
         and all(len(span) <= LONGEST_ELEMENT for span in elements)
-        and all(_distance(example.target, span) >= LEAST_DISTANCE for span in elements)
+        and all(words_between + 1 >= LEAST_DISTANCE for words_between in between)
     )
-
-
-def _distance(first: Span, second: Span) -> int:
-    """Words from one to the other: 1 for neighbours, 0 where they overlap."""
-    return max(second.start - first.end + 1, first.start - second.end + 1, 0)
 
 
 def chosen_frames(corpus: Corpus) -> Corpus:
@@ -101,16 +97,10 @@ def frame_scores(
     scores, controls = (found.values(metric.key) for metric in metrics)
     lead = scores - controls
     mean, led = mean_ends(scores, seed), mean_ends(lead, seed)
-    table = head_rows(
-        mean=mean.mean,
-        low=mean.low,
-        high=mean.high,
-        control=np.nanmean(controls, axis=0),
-        lead=led.mean,
-        lead_low=led.low,
-        lead_high=led.high,
-        q=benjamini_hochberg(one_sided(lead, 0.0).p),
-    )
+    grids = {"mean": mean.mean, "low": mean.low, "high": mean.high}
+    grids["control"] = np.nanmean(controls, axis=0)
+    grids |= {"lead": led.mean, "lead_low": led.low, "lead_high": led.high}
+    table = head_rows(**grids, q=benjamini_hochberg(one_sided(lead, 0.0).p))
     passing = sum(passes_filter(example) for example in corpus.examples)  # type: ignore[arg-type]
     findings = {"sentences": Finding(float(passing)), **_standing_out(scores, lead, seed)}
     facts = {

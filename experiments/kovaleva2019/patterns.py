@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,7 +21,7 @@ from attnlib.attention.encode import Batch, Collator, tokenized, truncated
 from attnlib.attention.maps import Attention
 from attnlib.data.corpora import Corpus, load_corpus
 from attnlib.data.examples import Example
-from attnlib.errors import BadValue, CorpusError, check_choice
+from attnlib.errors import BadValue
 from attnlib.files import sha256_of
 from attnlib.measuring.stream import Progress
 from attnlib.metrics.registry import Metric, Partial
@@ -46,7 +46,14 @@ TRAINED = {
     "sst2": {"epochs": 2, "batch_size": 32, "learning_rate": 1e-4, "n_train": 12000},
 }
 """How the models behind the labelled maps were fine-tuned: another training makes other maps."""
+Corpora = Sequence[Corpus]
 Recipes = Mapping[str, Mapping[str, Any]]
+Maps = Float[Tensor, "batch head query key"]
+Shades = Float[Tensor, "map side side"]
+Classes = Int[Tensor, " map"]
+"""Of every map its class, as an index of PATTERNS."""
+_NETWORKS: dict[str, PatternNet] = {}
+"""Those trained in this process: every task asks for the same one."""
 
 
 # --- maps labelled by eye -------------------------------------------------------------------------
@@ -77,24 +84,10 @@ class LabelledMap:
     first_guide: str
 
 
-COLUMNS = tuple(field.name for field in fields(LabelledMap))
-
-
-def labelled_maps(path: Path = LABELS) -> list[LabelledMap]:
+def labelled_maps() -> list[LabelledMap]:
     """All maps that were labelled by eye."""
-    table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    if tuple(table.columns) != COLUMNS or table.empty:
-        names = ", ".join(COLUMNS)
-        raise CorpusError(f"{path.name} has no row, or other columns than expected: {names}.")
-    for column in ("label", "again", "first_guide"):
-        for row, name in zip(table["id"], table[column], strict=True):
-            if name or column == "label":
-                check_choice(f"{column} of map '{row}' in {path.name}", name, PATTERNS)
-    try:
-        table = table.astype({"layer": int, "head": int, "fold": int})
-    except ValueError as error:
-        message = f"{path.name} has a layer, head or fold that is no whole number: {error}."
-        raise CorpusError(message) from error
+    table = pd.read_csv(LABELS, dtype=str, keep_default_na=False)
+    table = table.astype({"layer": int, "head": int, "fold": int})
     return [LabelledMap(**row) for row in table.to_dict("records")]
 
 
@@ -104,7 +97,7 @@ def labels_digest() -> str:
 
 
 def pictures(
-    weights: Float[Tensor, "batch head query key"], n_real: Int[Tensor, " batch"], side: int = SIDE
+    weights: Maps, n_real: Int[Tensor, " batch"], side: int = SIDE
 ) -> Float[Tensor, "batch head side side"]:
     """Every map without its padding, at one size, its largest pixel 1.
 
@@ -132,29 +125,19 @@ def all_maps(
 
 def maps_of(
     rows: Sequence[LabelledMap], encoders: Mapping[tuple[str, str], Encoder]
-) -> list[tuple[Float[Tensor, "query key"], Batch]]:
+) -> Iterator[tuple[Float[Tensor, "query key"], Batch]]:
     """The map of every row, computed again, and its input as a batch of one.
 
     encoders  a model for each (model, task)
     """
-    wanted: dict[tuple[str, str, str], dict[str, list[LabelledMap]]] = {}
+    texts: dict[tuple[str, str], dict[str, Example]] = {}
     for row in rows:
-        inputs = wanted.setdefault((row.model, row.task, row.corpus), defaultdict(list))
-        inputs[row.example].append(row)
-    found: dict[str, tuple[Tensor, Batch]] = {}
-    for (model, task, name), inputs in wanted.items():
-        encoder = encoders[model, task]
-        corpus = load_corpus(name, tokenizer=encoder.tokenizer)
-        examples = {example.id: example for example in corpus.examples}
-        for example, own in inputs.items():
-            if example not in examples:
-                raise CorpusError(
-                    f"map '{own[0].id}' is of example '{example}', which {name} does not have. "
-                    "Check that the corpus is the one that was labelled."
-                )
-            maps, batch = all_maps(encoder, examples[example])
-            found |= {row.id: (maps[row.layer - 1, row.head - 1], batch) for row in own}
-    return [found[row.id] for row in rows]
+        encoder, key = encoders[row.model, row.task], (row.model, row.corpus)
+        if key not in texts:
+            corpus = load_corpus(row.corpus, tokenizer=encoder.tokenizer)
+            texts[key] = {example.id: example for example in corpus.examples}
+        maps, batch = all_maps(encoder, texts[key][row.example])
+        yield maps[row.layer - 1, row.head - 1], batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,34 +200,19 @@ def example_pictures(
     return Found(pd.concat(tables, ignore_index=True), facts={"inputs": len(found)})
 
 
-def pictures_of(table: pd.DataFrame) -> list[PatternExample]:
-    """The pictures behind the rows of `example_pictures`."""
-    found = []
-    for (_, pattern, name), rows in table.groupby(["example", "pattern", "name"]):
-        picture = rows.pivot(index="row", columns="column", values="shade").to_numpy()
-        found.append(PatternExample(str(pattern), picture, str(name)))
-    return found
-
-
-def drawn_heads(heads: Sequence[Any], seed: int) -> list[np.ndarray]:
+def drawn_heads(maps: pd.DataFrame, seed: int) -> list[np.ndarray]:
     """All places, then those of heads drawn again: maps of one head are similar and go together."""
-    of_head = pd.Series(range(len(heads))).groupby([str(head) for head in heads], sort=False)
-    places = [group.to_numpy() for _, group in of_head]
+    of_head = maps.assign(place=range(len(maps))).groupby(["model", "layer", "head"], sort=False)
+    places = [place.to_numpy() for _, place in of_head["place"]]
     _, *draws = drawn_again(len(places), np.random.default_rng(seed))
-    return [np.arange(len(heads)), *(np.concatenate([places[i] for i in row]) for row in draws)]
-
-
-def _places(table: pd.DataFrame, seed: int) -> list[np.ndarray]:
-    return drawn_heads(list(zip(table["model"], table["layer"], table["head"], strict=True)), seed)
+    return [np.arange(len(maps)), *(np.concatenate([places[i] for i in row]) for row in draws)]
 
 
 def _numbered(names: Any) -> np.ndarray:
     return np.array([PATTERNS.index(name) for name in names])
 
 
-def confusion(
-    label: Int[np.ndarray, " map"], told: Int[np.ndarray, " map"]
-) -> Float[np.ndarray, "label told"]:
+def confusion(label: np.ndarray, told: np.ndarray) -> Float[np.ndarray, "label told"]:
     """How many maps of each label are called each pattern; both are indices of PATTERNS."""
     n = len(PATTERNS)
     return np.bincount(n * label + told, minlength=n * n).reshape(n, n).astype(float)
@@ -260,7 +228,7 @@ def class_f1(grids: Float[np.ndarray, "*draws label told"]) -> Float[np.ndarray,
 def _confusions(table: pd.DataFrame, label: str, told: str, seed: int) -> np.ndarray:
     """(draw, label, told): the confusion of two columns, then the same with heads drawn again."""
     one, other = _numbered(table[label]), _numbered(table[told])
-    return np.stack([confusion(one[at], other[at]) for at in _places(table, seed)])
+    return np.stack([confusion(one[at], other[at]) for at in drawn_heads(table, seed)])
 
 
 @experiment(version=1)
@@ -272,7 +240,7 @@ def label_counts(*, labels: str, seed: int = 0) -> Found:
     """
     table = pd.DataFrame(labelled_maps())
     twice = table[table["again"] != ""]
-    names, places = table["label"].to_numpy(), _places(table, seed)
+    names, places = table["label"].to_numpy(), drawn_heads(table, seed)
     shares = {name: np.array([(names[at] == name).mean() for at in places]) for name in PATTERNS}
     found = {
         "labels.rarest": drawn(np.min(list(shares.values()), axis=0)),
@@ -300,7 +268,7 @@ STRIPE, LINE, BOTH, BLOCK = 0.5, 0.5, 0.25, 0.8
 """Thresholds of the rule, set before any map was labelled."""
 
 
-def rule(weights: Float[Tensor, "batch head query key"], batch: Batch) -> Int[Tensor, "batch head"]:
+def rule(weights: Maps, batch: Batch) -> Int[Tensor, "batch head"]:
     """The class of every map, as an index of PATTERNS, by three shares of its attention.
 
     v  to [CLS] and [SEP]; d  to words at most one piece away, itself included; b  to words of
@@ -322,9 +290,7 @@ def rule(weights: Float[Tensor, "batch head query key"], batch: Batch) -> Int[Te
     return found
 
 
-def rule_shares(
-    weights: Float[Tensor, "batch head query key"], batch: Batch
-) -> tuple[Tensor, Tensor, Tensor]:
+def rule_shares(weights: Maps, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
     """The three shares of the rule (batch, head): stripe, line, block; block is 0 of one part."""
     dtype = torch.promote_types(weights.dtype, torch.float32)
     place = torch.arange(batch.length, device=batch.device)
@@ -375,7 +341,7 @@ class PatternNet(nn.Module):
         self.body = nn.Sequential(*layers)
         self.out = nn.Linear(before, len(PATTERNS))
 
-    def forward(self, shades: Float[Tensor, "map side side"]) -> Float[Tensor, "map pattern"]:
+    def forward(self, shades: Shades) -> Float[Tensor, "map pattern"]:
         logits: Tensor = self.out(self.body(shades.unsqueeze(1)).mean((-1, -2)))
         return logits
 
@@ -389,9 +355,7 @@ class Schooling:
     seed: int = 0
 
 
-def trained(
-    shades: Float[Tensor, "map side side"], labels: Int[Tensor, " map"], how: Schooling
-) -> PatternNet:
+def trained(shades: Shades, labels: Classes, how: Schooling) -> PatternNet:
     """A network trained on labelled pictures; rare classes weigh as much as common ones."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(how.seed)
@@ -413,17 +377,14 @@ def trained(
     return net.eval().requires_grad_(False)
 
 
-def classified(net: PatternNet, shades: Float[Tensor, "map side side"]) -> Int[Tensor, " map"]:
-    """The class of every picture, as an index of PATTERNS."""
+def classified(net: PatternNet, shades: Shades) -> Classes:
+    """The class of every picture."""
     with torch.inference_mode():
         return torch.cat([net(part).argmax(-1) for part in shades.split(256)])
 
 
 def classified_unseen(
-    shades: Float[Tensor, "map side side"],
-    labels: Int[Tensor, " map"],
-    folds: Sequence[int],
-    how: Schooling,
+    shades: Shades, labels: Classes, folds: Sequence[int], how: Schooling
 ) -> Int[np.ndarray, " map"]:
     """The class of every picture by a network that saw no picture of its fold."""
     fold = torch.tensor(folds, device=labels.device)
@@ -449,7 +410,7 @@ def pattern_metric(net: PatternNet) -> Metric:
 
 
 def known_maps(
-    models: Sequence[str], encoder: Encoder, recipes: Recipes, trains: Sequence[Corpus]
+    models: Sequence[str], encoder: Encoder, recipes: Recipes, trains: Corpora
 ) -> list[LabelledMap]:
     """The labelled maps of some models before fine-tuning, and of the encoder after some tasks.
 
@@ -466,31 +427,8 @@ def known_maps(
     return found
 
 
-def _once(make: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, asked once in a process: all tasks need the same pictures and network."""
-    kept: dict[str, Any] = {}
-
-    def known(
-        trains: Sequence[Corpus],
-        encoder: Encoder,
-        recipes: Recipes,
-        models: Sequence[str],
-        *how: Schooling,
-        **shown: Any,
-    ) -> Any:
-        told = [sorted(recipe.items()) for recipe in recipes.values()]
-        digests = [weights_digest(encoder), labels_digest(), *(one.digest for one in trains)]
-        key = repr((digests, told, models, how))
-        if key not in kept:
-            kept[key] = make(trains, encoder, recipes, models, *how, **shown)
-        return kept[key]
-
-    return known
-
-
-@_once
 def labelled_pictures(
-    trains: Sequence[Corpus],
+    trains: Corpora,
     encoder: Encoder,
     recipes: Recipes,
     models: Sequence[str],
@@ -508,24 +446,23 @@ def labelled_pictures(
         if any(row.task == task for row in rows):
             plan: Any = {"task": task, "recipe": recipe, "progress": progress}
             encoders[encoder.name, task] = tuned_model(train, encoder=encoder, **plan).encoder
-    maps = maps_of(rows, encoders)
+    maps = list(maps_of(rows, encoders))
     shades = [pictures(m[None, None], torch.tensor([len(m)]))[0, 0] for m, _ in maps]
     called = [int(rule(m[None, None], batch)[0, 0]) for m, batch in maps]
     labels = torch.from_numpy(_numbered(row.label for row in rows))
     return rows, torch.stack(shades), labels, np.array(called)
 
 
-@_once
 def network(
-    trains: Sequence[Corpus],
-    encoder: Encoder,
-    recipes: Recipes,
-    models: Sequence[str],
-    how: Schooling,
+    trains: Corpora, encoder: Encoder, recipes: Recipes, models: Sequence[str], how: Schooling
 ) -> PatternNet:
     """A network that has seen all labelled maps, for maps that nobody labelled."""
-    _, shades, labels, _ = labelled_pictures(trains, encoder, recipes, models)
-    return trained(shades, labels, how)
+    digests = [weights_digest(encoder), labels_digest(), *(one.digest for one in trains)]
+    key = repr((digests, [sorted(one.items()) for one in recipes.values()], models, how))
+    if key not in _NETWORKS:
+        _, shades, labels, _ = labelled_pictures(trains, encoder, recipes, models)
+        _NETWORKS[key] = trained(shades, labels, how)
+    return _NETWORKS[key]
 
 
 @experiment(version=1, trains=True)
@@ -546,9 +483,7 @@ def pattern_network(
     table  id, model, task, layer, head, fold, label, network, rule, shuffled (a network that learnt
            from shuffled labels)
     """
-    rows, shades, given, called = labelled_pictures(
-        trains, encoder, recipes, models, progress=progress
-    )
+    rows, shades, given, called = labelled_pictures(trains, encoder, recipes, models, progress)
     how, folds = Schooling(epochs, width, seed), [row.fold for row in rows]
     generator = torch.Generator().manual_seed(seed)
     dealt = given[torch.randperm(len(given), generator=generator)]

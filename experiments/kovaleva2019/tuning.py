@@ -34,18 +34,12 @@ CONSTANT = "constant"
 
 
 def measure_tuned(
-    train: Corpus,
-    test: Corpus,
-    metrics: Sequence[Metric],
-    *,
-    encoder: Encoder,
-    progress: Progress | None,
-    **plan: Any,
+    train: Corpus, test: Corpus, metrics: Sequence[Metric], **plan: Any
 ) -> Measurement:
-    """Some metrics of the fine-tuned model; plan  task and recipe, see `tuned_model`."""
-    tuned = tuned_model(train, encoder=encoder, progress=progress, **plan).encoder
+    """Some metrics of the fine-tuned model; plan  what `tuned_model` takes."""
     how: Any = {"max_length": plan["recipe"]["max_length"], "on_long": "truncate"}
-    return measure(tuned, test, metrics, progress=progress, **how)
+    tuned = tuned_model(train, **plan).encoder
+    return measure(tuned, test, metrics, progress=plan["progress"], **how)
 
 
 def drawn_again(n: int, generator: np.random.Generator) -> np.ndarray:
@@ -55,28 +49,23 @@ def drawn_again(n: int, generator: np.random.Generator) -> np.ndarray:
 
 @experiment(version=1, trains=True)
 def start_answers(
-    train: Corpus,
-    test: Corpus,
-    *,
-    encoder: Encoder,
-    task: str,
-    recipe: Mapping[str, Any],
-    start: str,
-    progress: Progress | None = None,
+    *corpora: Corpus, encoder: Encoder, start: str, progress: Progress | None = None, **plan: Any
 ) -> Found:
     """What a model answers to the held-out inputs after a training from one of the starts.
 
+    plan  task and recipe
     "untrained" is the pre-trained encoder with a head of random weights, the paper's "pre-trained".
     table  answer, label; one row per input
     """
     check_choice("start", start, STARTS)
-    facts: dict[str, Any] = {"inputs": len(test), "task": task, "start": start}
+    train, test = corpora
+    task, recipe = TASKS[plan["task"]], plan["recipe"]
+    facts: dict[str, Any] = {"inputs": len(test), "task": task.name, "start": start}
     if start == UNTRAINED:
-        head = TaskHead(encoder, TASKS[task].n_labels, int(recipe["seed"])).eval()
-        model = FineTuned(encoder, head.requires_grad_(False), TASKS[task], {"recipe": recipe})
+        head = TaskHead(encoder, task.n_labels, int(recipe["seed"])).eval()
+        model = FineTuned(encoder, head.requires_grad_(False), task, {"recipe": recipe})
     else:
-        how: Any = {"task": task, "recipe": recipe, "start": start, "progress": progress}
-        model = tuned_model(train, encoder=encoder, **how)
+        model = tuned_model(train, encoder=encoder, start=start, progress=progress, **plan)
         kept = ("n_train", "steps", "epochs", "final_loss", "seconds")
         facts |= {name: model.facts[name] for name in kept}
         forward_and_back = 1 if start == "frozen" else 3

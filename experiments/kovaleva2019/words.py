@@ -27,14 +27,7 @@ from attnlib.measuring.significance import ALPHA, benjamini_hochberg, one_sided
 from attnlib.measuring.stream import Measurement, Progress, measure
 from attnlib.metrics import links
 from attnlib.metrics.registry import METRICS, Metric, Partial
-from attnlib.metrics.word_kinds import (
-    FEATURES,
-    SPECIAL,
-    Feature,
-    Marked,
-    markers,
-    stripe_metrics,
-)
+from attnlib.metrics.word_kinds import FEATURES, SPECIAL, Feature, Marked, markers, stripe_metrics
 from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
@@ -67,13 +60,7 @@ Pairs = Bool[Tensor, "batch query key"]
 
 @experiment(version=1, reads=["spacy-en"], trains=True)
 def stripe_maps(
-    train: Corpus,
-    test: Corpus,
-    *,
-    encoder: Encoder,
-    seed: int = 0,
-    progress: Progress | None = None,
-    **plan: Any,
+    *corpora: Corpus, encoder: Encoder, seed: int = 0, progress: Progress | None = None, **plan: Any
 ) -> Found:
     """Attention to every kind of word before and after fine-tuning, on the same inputs.
 
@@ -82,6 +69,7 @@ def stripe_maps(
            of the kind), n: inputs that have such a word
     facts  numbers of the task with their intervals, as [value, low, high]
     """
+    train, test = corpora
     parsed = with_trees(test)
     metrics = stripe_metrics(parsed.examples)
     after = measure_tuned(train, parsed, metrics, encoder=encoder, progress=progress, **plan)
@@ -127,10 +115,10 @@ def _stripe_numbers(
         gains = (grids[f"after {kind}"] - grids[f"before {kind}"] for kind in words)
         return _largest(gains) / special(grids)
 
-    def gap(grids: Mapping[str, np.ndarray]) -> float:
-        return _centre(grids["after sep"]) - _centre(grids["after cls"])
-
-    wanted = {"gap": gap, "sep": lambda grids: float(grids["after sep"].mean())}
+    wanted: dict[str, Callable[..., float]] = {
+        "gap": lambda grids: _centre(grids["after sep"]) - _centre(grids["after cls"]),
+        "sep": lambda grids: float(grids["after sep"].mean()),
+    }
     if words:
         wanted |= {"over_words": over_words, "gain": gain}
     found = statistics(rows, wanted, replicates=500, seed=seed)
@@ -326,19 +314,14 @@ def partial_rank(first: Any, second: Any, fixed: Any) -> float:
 
 @experiment(version=1, reads=["spacy-en"], trains=True)
 def cls_attention(
-    train: Corpus,
-    test: Corpus,
-    *,
-    encoder: Encoder,
-    seed: int = 0,
-    progress: Progress | None = None,
-    **plan: Any,
+    *corpora: Corpus, encoder: Encoder, seed: int = 0, progress: Progress | None = None, **plan: Any
 ) -> Found:
     """What [CLS] attends to in the last layer of the fine-tuned model, by kind of word.
 
     plan   task and recipe of the fine-tuned model
     table  task, kind, mean, low, high (largest weight to such a token, mean over heads), n
     """
+    train, test = corpora
     parsed = with_trees(test)
     places = markers(parsed.examples, (*FEATURES, PUNCTUATION))
     metrics = [_from_cls(kind, marked) for kind, marked in places.items()]

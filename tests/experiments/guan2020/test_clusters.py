@@ -23,11 +23,11 @@ from experiments.guan2020.clusters import (
     gaussian_twin,
     matched,
     mixture,
-    silhouettes,
     simplex_twin,
     stabilities,
     stability,
 )
+from experiments.guan2020.types import silhouettes
 from experiments.shared.head_types import Clustering, fitted
 
 TRIANGLE = [(0.0, 0.0, 0.0), (4.0, 0.0, 1.0), (1.0, 5.0, 0.0)]

@@ -338,7 +338,8 @@ def test_shares_are_corrected_by_what_the_network_mistakes() -> None:
 
 
 def test_heads_are_drawn_whole() -> None:
-    draws = patterns.drawn_heads(["a", "a", "b", "c", "c", "c"], seed=0)
+    maps = pd.DataFrame({"model": list("aabccc"), "layer": 1, "head": 2})
+    draws = patterns.drawn_heads(maps, seed=0)
     assert draws[0].tolist() == [0, 1, 2, 3, 4, 5] and len(draws) == 1 + tuning.REPLICATES
     for at in draws[1:50]:
         counts = np.bincount(at, minlength=6)
