@@ -23,8 +23,7 @@ from attnlib.metrics.registry import Metric, Partial
 from attnlib.metrics.sieves import SIEVES
 from attnlib.models import Encoder, load_encoder, random_twin, weights_digest
 from bookkit.store import Found, experiment
-from experiments.kovaleva2019.pattern_shares import network
-from experiments.kovaleva2019.patterns import PATTERNS, Schooling, pattern_metric, rule
+from experiments.kovaleva2019.patterns import PATTERNS, Schooling, network, pattern_metric, rule
 from experiments.shared.intervals import mean_ends
 
 SURFACE = (

@@ -6,28 +6,29 @@ every number here has a counterpart: the same for points of one cloud.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from collections.abc import Iterable
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 from scipy.optimize import linear_sum_assignment
-from sklearn.metrics import adjusted_rand_score, silhouette_samples
+from sklearn.metrics import adjusted_rand_score, confusion_matrix
 from sklearn.mixture import GaussianMixture
 
 from attnlib.data.corpora import Corpus
 from attnlib.errors import BadValue, check_choice
-from attnlib.measuring.bootstrap import percentile_interval
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.guan2020.features import N_TYPES, features_of
+from experiments.guan2020.types import N_TYPES, Labels, Points, features_of, silhouettes
 from experiments.shared.head_types import STARTS, check_k, checked, fitted
+from experiments.shared.intervals import drawn
 
+KS, STABLE_KS = range(1, 9), (3, 4, 5)
+"""Numbers of clusters that are compared, and whose stability is."""
 GAP_DRAWS = 50
 FITS = 10
 SPLITS = ("inputs", "heads")
@@ -42,64 +43,41 @@ REGULARISATION = 1e-3
 def cluster_number(
     *corpora: Corpus,
     encoder: Encoder,
-    model: str,
     draws: int = 200,
     seed: int = 0,
     progress: Progress | None = None,
-    **settings: Any,
+    **plan: Any,
 ) -> Found:
     """How many clusters there are by three criteria, and whether there are any.
 
     draws     random clouds without clusters, for the gap statistic and for the silhouette
-    settings  task, recipe, max_length: see `features_of`
+    plan      model, task, recipe, max_length: see `features_of`
     table     that of `cluster_counts` for 1 to 8 clusters, with the silhouette of points of one
               cloud beside that of the heads (null_low, null_median, null_high)
     """
-    found = features_of(*corpora, encoder=encoder, progress=progress, **settings)
+    found = features_of(*corpora, encoder=encoder, progress=progress, **plan)
     counts = cluster_counts(found.mean, seed=seed, draws=min(draws, GAP_DRAWS)).set_index("k")
-    clouds = {
-        k: against_one_cloud(found.mean, k, seed=seed, draws=draws) for k in counts.index if k > 1
-    }
-    for name in ("low", "median", "high"):
-        counts[f"null_{name}"] = pd.Series({k: getattr(one, name) for k, one in clouds.items()})
+    clouds = pd.DataFrame(
+        {k: against_one_cloud(found.mean, k, seed=seed, draws=draws) for k in counts.index if k > 1}
+    ).T
+    counts[["null_low", "null_median", "null_high"]] = clouds[["low", "median", "high"]]
     best = best_k(counts.reset_index())
     at_four = counts.loc[N_TYPES]
     numbers = {
-        "clusters.one_cloud_p": clouds[N_TYPES].p_value,
-        "clusters.mixture_agreement": float(at_four["agreement"]),
-        "clusters.silhouette_gap_at_4": float(counts["silhouette"].max() - at_four["silhouette"]),
-        **{f"clusters.best_{name}": float("nan") if k is None else k for name, k in best.items()},
-    }
-    facts = {
-        "inputs": len(found.rows),
-        "best": best,
-        "silhouette_at_4": float(at_four["silhouette"]),
+        "clusters.one_cloud_p": clouds.at[N_TYPES, "p_value"],
+        "clusters.mixture_agreement": at_four["agreement"],
+        "clusters.silhouette_gap_at_4": counts["silhouette"].max() - at_four["silhouette"],
+        **{f"clusters.best_{name}": np.nan if k is None else k for name, k in best.items()},
     }
     findings = {name: Finding(float(value)) for name, value in numbers.items()}
+    facts = {"inputs": len(found.rows), "best": best}
+    facts["silhouette_at_4"] = float(at_four["silhouette"])
     return Found(counts.reset_index(), findings, facts)
 
 
-def silhouettes(
-    features: Float[np.ndarray, "head feature"], labels: Int[np.ndarray, " head"]
-) -> Float[np.ndarray, " head"]:
-    """How much nearer each head is to its own cluster than to the next (Rousseeuw 1987).
-
-    A head alone in its cluster has 0 by definition; one cluster only gives NaN.
-    """
-    points, given = checked(features), np.asarray(labels)
-    if len(given) != len(points):
-        raise BadValue(f"{len(given)} labels for {len(points)} heads; expected one for each.")
-    n_clusters = len(np.unique(given))
-    if n_clusters == 1:
-        return np.full(len(points), np.nan)
-    if n_clusters == len(points):
-        return np.zeros(len(points))
-    return np.asarray(silhouette_samples(points, given))
-
-
 def mixture(
-    features: Float[np.ndarray, "head feature"], k: int, *, seed: int, starts: int = STARTS
-) -> tuple[GaussianMixture, Int[np.ndarray, " head"]]:
+    features: Points, k: int, *, seed: int, starts: int = STARTS
+) -> tuple[GaussianMixture, Labels]:
     """A mixture of k Gaussians, and the most probable component of each head.
 
     With diagonal covariances, since 144 heads cannot fill full ones of 21 features that sum to 1,
@@ -108,27 +86,16 @@ def mixture(
     """
     points = checked(features)
     check_k(points, k)
-    spread = float(points.var(0).mean())
-    if spread == 0:
+    least = REGULARISATION * float(points.var(0).mean())
+    if least == 0:
         raise BadValue("all heads have the same features; a mixture needs heads that differ.")
-    model = GaussianMixture(
-        k,
-        covariance_type="diag",
-        reg_covar=REGULARISATION * spread,
-        n_init=starts,
-        max_iter=1000,
-        random_state=seed,
-    ).fit(points[np.lexsort(points.T[::-1])])
+    how: Any = {"covariance_type": "diag", "reg_covar": least, "n_init": starts, "max_iter": 1000}
+    model = GaussianMixture(k, random_state=seed, **how).fit(points[np.lexsort(points.T[::-1])])
     return model, model.predict(points)
 
 
 def cluster_counts(
-    features: Float[np.ndarray, "head feature"],
-    ks: Iterable[int] = range(1, 9),
-    *,
-    seed: int,
-    draws: int = 50,
-    starts: int = STARTS,
+    features: Points, ks: Iterable[int] = KS, *, seed: int, draws: int, starts: int = STARTS
 ) -> pd.DataFrame:
     r"""Criteria for the number of clusters; the paper took four from a t-SNE picture by eye.
 
@@ -144,32 +111,28 @@ def cluster_counts(
     along their principal axes. k-means has the same number of starts on both. The gap is NaN
     where each head is its own cluster.
     """
-    points, wanted = checked(features), list(ks)
-    if draws < 1 or not wanted:
-        raise BadValue(f"{len(wanted)} values of k and {draws} draws; expected at least 1 of each.")
+    points = checked(features)
+    if draws < 1:
+        raise BadValue(f"draws is {draws}; expected at least 1.")
+    how: Any = {"seed": seed, "starts": starts}
     enough = len(np.unique(points, axis=0)) >= 4
-    four = fitted(points, 4, seed=seed, starts=starts).labels if enough else None
+    four = fitted(points, 4, **how).labels if enough else None
     boxes = _boxes(points, draws, np.random.default_rng(seed))
     rows = []
-    for k in wanted:
-        plain = fitted(points, k, seed=seed, starts=starts)
-        mixed, components = mixture(points, k, seed=seed, starts=starts)
-        inertias = np.array([fitted(box, k, seed=seed, starts=starts).inertia for box in boxes])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            logs = np.log(inertias)
-            gap = float(logs.mean() - np.log(plain.inertia))
-            error = float(logs.std() * np.sqrt(1 + 1 / draws))
-        defined = plain.inertia > 0 and inertias.min() > 0
-        agreement = adjusted_rand_score(plain.labels, components) if k > 1 else np.nan
+    for k in ks:
+        plain = fitted(points, k, **how)
+        mixed, components = mixture(points, k, **how)
+        inertias = np.array([plain.inertia, *(fitted(box, k, **how).inertia for box in boxes)])
+        own, *logs = np.log(np.where(inertias.min() > 0, inertias, np.nan))
         rows.append(
             {
                 "k": k,
                 "silhouette": float(silhouettes(points, plain.labels).mean()),
                 "bic": mixed.bic(points),
                 "inertia": plain.inertia,
-                "gap": gap if defined else np.nan,
-                "gap_se": error if defined else np.nan,
-                "agreement": agreement,
+                "gap": float(np.mean(logs) - own),
+                "gap_se": float(np.std(logs) * np.sqrt(1 + 1 / draws)),
+                "agreement": adjusted_rand_score(plain.labels, components) if k > 1 else np.nan,
                 "rand_k4": np.nan if four is None else adjusted_rand_score(plain.labels, four),
             }
         )
@@ -184,16 +147,14 @@ def best_k(counts: pd.DataFrame) -> dict[str, int | None]:
     gap         the first k with gap(k) >= gap(k + 1) - s(k + 1), if k + 1 is in the table
     """
     table = counts.set_index("k").sort_index()
-    chosen: dict[str, int | None] = {"silhouette": None, "bic": None, "gap": None}
-    if table["silhouette"].notna().any():
-        chosen["silhouette"] = int(table["silhouette"].idxmax())
-    if table["bic"].notna().any():
-        chosen["bic"] = int(table["bic"].idxmin())
     least = (table["gap"] - table["gap_se"]).rename(lambda k: k - 1)
     enough = table["gap"] >= least.reindex(table.index)
-    if enough.any():
-        chosen["gap"] = int(enough.idxmax())
-    return chosen
+    first = {
+        "silhouette": table["silhouette"].dropna().nlargest(1),
+        "bic": table["bic"].dropna().nsmallest(1),
+        "gap": enough[enough],
+    }
+    return {name: int(found.index[0]) if len(found) else None for name, found in first.items()}
 
 
 def _boxes(points: np.ndarray, draws: int, generator: np.random.Generator) -> np.ndarray:
@@ -210,26 +171,19 @@ def _boxes(points: np.ndarray, draws: int, generator: np.random.Generator) -> np
 # --- one cloud: what would be seen without clusters -----------------------------------------------
 
 
-def gaussian_twin(
-    features: Float[np.ndarray, "head feature"], *, seed: int
-) -> Float[np.ndarray, "head feature"]:
+def gaussian_twin(features: Points, *, seed: int) -> Points:
     """As many points from one Gaussian with the mean and covariance of the heads.
 
     Each point is the mean plus a random combination of all heads' deviations, so nothing is
     inverted: a singular covariance does no harm and the parts sum to what they did. Parts may be
     negative, which no attention is; `simplex_twin` keeps them positive.
     """
-    points = checked(features)
-    if len(points) < 2:
-        raise BadValue("1 head; expected at least 2, a single one has no spread.")
-    weights = np.random.default_rng(seed).normal(size=(len(points), len(points)))
-    mean = points.mean(0)
-    return np.asarray(mean + weights @ (points - mean) / np.sqrt(len(points) - 1))
+    n, mean = len(features), features.mean(0)
+    weights = np.random.default_rng(seed).normal(size=(n, n))
+    return np.asarray(mean + weights @ (features - mean) / np.sqrt(n - 1))
 
 
-def simplex_twin(
-    features: Float[np.ndarray, "head feature"], *, seed: int
-) -> Float[np.ndarray, "head feature"]:
+def simplex_twin(features: Points, *, seed: int) -> Points:
     """As many points from one logistic normal: a Gaussian of the logs, made to sum to 1 again.
 
     Rows must be shares that sum to 1. A share of 0 counts as half the smallest of its column; a
@@ -237,10 +191,7 @@ def simplex_twin(
     """
     points = checked(features)
     if points.min() < 0 or np.abs(points.sum(1) - 1).max() > 1e-4:
-        raise BadValue(
-            "the features of a head are not shares that sum to 1; expected that of a draw on the "
-            "simplex. Use cloud='gaussian'."
-        )
+        raise BadValue("the features of a head are not shares that sum to 1; expected such.")
     used = points.max(0) > 0
     shares = points[:, used]
     least = np.where(shares > 0, shares, np.inf).min(0)
@@ -251,44 +202,18 @@ def simplex_twin(
     return twin
 
 
-CLOUDS: Mapping[str, Callable[..., np.ndarray]] = MappingProxyType(
-    {"gaussian": gaussian_twin, "simplex": simplex_twin}
-)
-
-
-@dataclass(frozen=True)
-class AgainstCloud:
-    """The mean silhouette of the heads beside that of draws from one cloud.
-
-    low, median, high  2.5, 50 and 97.5 percentiles of the draws
-    p_value            one-sided, (1 + draws at least as large) / (1 + draws)
-    """
-
-    value: float
-    low: float
-    median: float
-    high: float
-    p_value: float
-    n_draws: int
-
-
 def against_one_cloud(
-    features: Float[np.ndarray, "head feature"],
-    k: int = 4,
-    *,
-    seed: int,
-    cloud: str = "simplex",
-    draws: int = 200,
-    starts: int = STARTS,
-) -> AgainstCloud:
+    features: Points, k: int = 4, *, seed: int, draws: int = 200, starts: int = STARTS
+) -> dict[str, float]:
     """Are k clusters of the heads clearer than k parts of a cloud that has no clusters?
 
     k-means cuts anything into k parts, and parts of one cloud have a silhouette too. Each draw
     has as many points as there are heads and is cut anew. A small p says the heads are not one
     cloud of that family; it does not say that there are k of them. The paper has no such test.
+
+    returns  value, the mean silhouette of the heads; low, median, high: 2.5, 50 and 97.5
+             percentiles of the draws; p_value, (1 + draws at least as large) / (1 + draws)
     """
-    points = checked(features)
-    check_choice("cloud", cloud, CLOUDS)
     if k < 2 or draws < 1:
         raise BadValue(f"k is {k} and draws is {draws}; expected at least 2 clusters and 1 draw.")
 
@@ -296,11 +221,11 @@ def against_one_cloud(
         return float(silhouettes(these, fitted(these, k, seed=seed, starts=starts).labels).mean())
 
     seeds = np.random.default_rng(seed).integers(2**31, size=draws)
-    null = np.array([clearness(CLOUDS[cloud](points, seed=int(each))) for each in seeds])
-    value = clearness(points)
-    low, median, high = (float(end) for end in np.percentile(null, [2.5, 50, 97.5]))
+    null = np.array([clearness(simplex_twin(features, seed=int(each))) for each in seeds])
+    value = clearness(features)
+    low, median, high = np.percentile(null, [2.5, 50, 97.5]).tolist()
     p_value = (1 + int((null >= value).sum())) / (1 + draws)
-    return AgainstCloud(value, low, median, high, p_value, draws)
+    return {"value": value, "low": low, "median": median, "high": high, "p_value": p_value}
 
 
 # --- stability ------------------------------------------------------------------------------------
@@ -310,64 +235,46 @@ def against_one_cloud(
 def type_stability(
     *corpora: Corpus,
     encoder: Encoder,
-    model: str,
-    ks: Sequence[int] = (3, 4, 5),
     repeats: int = 20,
     seed: int = 0,
     progress: Progress | None = None,
-    **settings: Any,
+    **plan: Any,
 ) -> Found:
     """Table 1: heads that keep their cluster in ten fits on random halves.
 
-    settings  task, recipe, max_length: see `features_of`
+    plan      model, task, recipe, max_length: see `features_of`
     table     model, k, split ("inputs", "heads"), stability, low, high (over repeats with other
               halves), first (of these), null, null_low, null_high (the same for points of one
               cloud), n_fits
+
+    The intervals tell how much a number depends on the random halves, the starts, and the draw of
+    the cloud; they are no intervals for other inputs or other heads.
     """
-    found = features_of(*corpora, encoder=encoder, progress=progress, **settings)
-    rows, numbers = [], {}
-    for k in ks:
-        for split in SPLITS:
-            how: Any = {"seed": seed, "split": split, "repeats": repeats}
-            own = stabilities(found.rows, k, **how)
-            chance = stabilities(found.rows, k, cloud="simplex", **how)
-            row = {"model": model, "k": k, "split": split, "stability": own.mean}
-            row |= {"low": own.low, "high": own.high, "first": float(own.values[0])}
-            row |= {"null": chance.mean, "null_low": chance.low, "null_high": chance.high}
-            rows.append({**row, "n_fits": FITS})
-            if split == "inputs":
-                at_four = k == N_TYPES  # in percent, as in Table 1
-                ends = (100 * e if at_four else e for e in (own.mean, own.low, own.high))
-                numbers[f"stability.{model}" + ("" if at_four else f".k{k}")] = Finding(*ends)
+    found = features_of(*corpora, encoder=encoder, progress=progress, **plan)
+    rows, numbers, model = [], {}, plan["model"]
+    for k, split in product(STABLE_KS, SPLITS):
+        how: Any = {"seed": seed, "split": split, "repeats": repeats}
+        values = stabilities(found.rows, k, **how)
+        by_chance = stabilities(found.rows, k, cloud=True, **how)
+        own, chance = (drawn([each.mean(), *each]) for each in (values, by_chance))
+        row = {"model": model, "k": k, "split": split, "stability": own.value}
+        row |= {"low": own.low, "high": own.high, "first": float(values[0])}
+        row |= {"null": chance.value, "null_low": chance.low, "null_high": chance.high}
+        rows.append({**row, "n_fits": FITS})
+        if split == "inputs":
+            at_four = k == N_TYPES  # in percent, as in Table 1
+            ends = (100 * e if at_four else e for e in (own.value, own.low, own.high))
+            numbers[f"stability.{model}" + ("" if at_four else f".k{k}")] = Finding(*ends)
     return Found(pd.DataFrame(rows), numbers, {"inputs": len(found.rows), "model": model})
 
 
-@dataclass(frozen=True, eq=False)
-class Stability:
-    """How often heads keep their cluster when the clusters are fitted to a part of the data.
-
-    stability  share of heads with one label in all fits (Guan 2020, Table 1)
-    labels     (fit, head)  matched to the reference
-    reference  (head,)      labels of the fit on all data
-    """
-
-    stability: float
-    labels: Int[np.ndarray, "fit head"]
-    reference: Int[np.ndarray, " head"]
-
-
-def matched(
-    labels: Int[np.ndarray, " head"], reference: Int[np.ndarray, " head"], k: int
-) -> Int[np.ndarray, " head"]:
+def matched(labels: Labels, reference: Labels, k: int) -> Labels:
     """The labels renumbered so that as many heads as possible have their label of the reference.
 
     The Hungarian assignment on the k x k table of how many heads have which pair of labels.
     """
-    table = np.zeros((k, k), dtype=np.int64)
-    np.add.at(table, (np.asarray(labels), np.asarray(reference)), 1)
-    rows, columns = linear_sum_assignment(table, maximize=True)
-    renumbered = np.empty(k, dtype=np.int64)
-    renumbered[rows] = columns
+    table = confusion_matrix(labels, reference, labels=range(k))
+    _, renumbered = linear_sum_assignment(table, maximize=True)
     return np.asarray(renumbered[labels])
 
 
@@ -377,72 +284,38 @@ def stability(
     *,
     seed: int | np.random.Generator,
     fits: int = FITS,
-    share: float = 0.5,
     split: str = "inputs",
     starts: int = STARTS,
-) -> Stability:
-    """Heads that keep their cluster in fits on random halves (Guan 2020, sec. 4, Table 1).
+) -> tuple[float, Int[np.ndarray, "fit head"]]:
+    """The share of heads with one label in all fits on random halves (Guan 2020, Table 1).
 
     per_input  (input, head, feature)   features of each input; all are averaged for the heads
     split      what each fit sees half of: "inputs", the mean features of all heads over a random
                half of the inputs; "heads", the mean features of a random half of the heads
-    share      the half; at least one input or head
+    returns    the share, and the labels (1 + fit, head), those of a fit on all data first
 
     Every fit then predicts the cluster of every head from its features over all inputs. The paper
     says only "50% training data", so both readings are offered. Labels are matched to a fit on
     all data; how the authors match is unstated. Their number is no distance between clusterings
     as in von Luxburg (2010): it falls with the number of fits, so compare equal numbers.
     """
-    data = _checked_inputs(per_input, fits, share, split)
+    check_choice("split", split, SPLITS)
+    data = np.asarray(per_input, dtype=np.float64)
     generator = np.random.default_rng(seed)
     heads = checked(data.mean(0))
     n = len(data) if split == "inputs" else len(heads)
-    size = max(1, round(share * n))
-    chosen = [generator.permutation(n)[:size] for _ in range(fits)]
-    if split == "heads":
-        seen = [heads[these] for these in chosen]
-    else:
-        weights = np.zeros((fits, n))  # one matrix product for the means of all halves
-        for row, these in zip(weights, chosen, strict=True):
-            row[these] = 1 / size
-        means = (weights @ (data - heads).reshape(n, -1)).reshape(fits, *heads.shape)
-        seen = [heads + mean for mean in means]
-    seeds = generator.integers(2**31, size=fits + 1)
-    reference = fitted(heads, k, seed=int(seeds[0]), starts=starts).labels
-    labels = np.empty((fits, len(heads)), dtype=np.int64)
-    for fit, (part, own) in enumerate(zip(seen, seeds[1:], strict=True)):
-        found = fitted(part, k, seed=int(own), starts=starts)
-        labels[fit] = matched(found.predict(heads), reference, k)
-    alike = (labels == labels[0]).all(0)
-    return Stability(float(alike.mean()), labels, reference)
-
-
-def _checked_inputs(per_input: np.ndarray, fits: int, share: float, split: str) -> np.ndarray:
-    """The features in double precision; says what is wrong otherwise."""
-    data = np.asarray(per_input, dtype=np.float64)
-    if data.ndim != 3:
-        raise BadValue(f"features have shape {data.shape}; expected (input, head, feature).")
-    check_choice("split", split, SPLITS)
-    least = 2 if split == "inputs" else 1
-    if len(data) < least:
-        raise BadValue(f"{len(data)} inputs; expected at least {least} for split='{split}'.")
-    if fits < 2 or not 0 < share <= 1:
-        raise BadValue(f"fits is {fits} and share {share}; expected 2 or more, and 0 < share <= 1.")
-    return data
-
-
-@dataclass(frozen=True, eq=False)
-class Spread:
-    """Stabilities of repeated runs: their mean, and the 2.5 and 97.5 percentiles.
-
-    The interval tells how much the number depends on the random halves, the starts, and the draw
-    of the cloud; it is no interval for other inputs or other heads.
-    """
-
-    values: Float[np.ndarray, " repeat"]
-    mean: float
-    low: float
-    high: float
+    if n < 2:
+        raise BadValue(f"{n} {split}; expected at least 2 to take half of.")
+    chosen = [generator.permutation(n)[: round(n / 2)] for _ in range(fits)]
+    away = data - heads
+    seen = [heads[a] if split == "heads" else heads + away[a].mean(0) for a in chosen]
+    first, *seeds = generator.integers(2**31, size=fits + 1).tolist()
+    reference = fitted(heads, k, seed=first, starts=starts).labels
+    labels = [reference]
+    for part, own in zip(seen, seeds, strict=True):
+        found = fitted(part, k, seed=own, starts=starts).predict(heads)
+        labels.append(matched(found, reference, k))
+    return float((np.array(labels[1:]) == labels[1]).all(0).mean()), np.array(labels)
 
 
 def stabilities(
@@ -451,28 +324,24 @@ def stabilities(
     *,
     seed: int,
     repeats: int = 20,
-    cloud: str | None = None,
+    cloud: bool = False,
     **how: Any,
-) -> Spread:
+) -> Float[np.ndarray, " repeat"]:
     """The stability again and again with other halves, of the heads or of one cloud.
 
-    cloud  None: the heads themselves. "gaussian" or "simplex": each repeat puts the heads' means
-           at the points of one cloud without clusters and keeps how every input deviates from
-           them. That is the chance level: what the number is worth when there are no types.
-    how    fits, share, split and starts of `stability`
+    cloud  each repeat puts the heads' means at the points of one cloud without clusters and keeps
+           how every input deviates from them. That is the chance level: what the number is worth
+           when there are no types.
+    how    fits, split and starts of `stability`
     """
-    if cloud is not None:
-        check_choice("cloud", cloud, CLOUDS)
     if repeats < 1:
         raise BadValue(f"repeats is {repeats}; expected at least 1.")
     data = np.asarray(per_input, dtype=np.float64)
-    generator, values = np.random.default_rng(seed), np.empty(repeats)
-    for repeat in range(repeats):
+    generator, center = np.random.default_rng(seed), data.mean(0)
+    values = []
+    for _ in range(repeats):
         points = data
-        if cloud is not None:
-            center = data.mean(0)
-            twin = CLOUDS[cloud](center, seed=int(generator.integers(2**31)))
-            points = twin + (data - center)
-        values[repeat] = stability(points, k, seed=generator, **how).stability
-    low, high = map(float, percentile_interval(values))
-    return Spread(values, float(values.mean()), low, high)
+        if cloud:
+            points = simplex_twin(center, seed=int(generator.integers(2**31))) + (data - center)
+        values.append(stability(points, k, seed=generator, **how)[0])
+    return np.array(values)

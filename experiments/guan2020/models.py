@@ -13,7 +13,7 @@ import pandas as pd
 
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS
-from attnlib.errors import BadValue
+from attnlib.errors import BadValue, check_choice
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder, model_folder
 from bookkit.claims import Finding
@@ -36,18 +36,13 @@ class Subject:
 
     name: str
     task: str | None = None
-    train: Corpus | None = None
+    corpora: tuple[Corpus, ...] = ()
     recipe: Mapping[str, Any] | None = None
-
-    @property
-    def corpora(self) -> tuple[Corpus, ...]:
-        return () if self.train is None else (self.train,)
 
     @property
     def settings(self) -> dict[str, Any]:
         """What an experiment on this model is told besides its corpora."""
-        recipe = None if self.recipe is None else dict(self.recipe)
-        return {"model": self.name, "task": self.task, "recipe": recipe}
+        return {"model": self.name, "task": self.task, "recipe": self.recipe}
 
 
 def subjects(
@@ -62,36 +57,29 @@ def subjects(
                or {"published": a model that has a head for answers}
     tasks      task -> its settings, as those of questions
     """
+
+    def trained(name: str, task: str, given: Mapping[str, Any]) -> Subject:
+        settings = dict(given)
+        try:
+            train = corpus(settings.pop("train"), settings.pop("train_limit", None))
+            return Subject(name, task, (train,), asdict(Recipe(**settings)))
+        except (KeyError, TypeError) as error:
+            raise BadValue(
+                f"the settings of '{name}' are wrong ({error}); expected train, train_limit and "
+                f"{', '.join(asdict(Recipe()))}."
+            ) from None
+
     found = {PRETRAINED: Subject(PRETRAINED)}
     if "published" in questions:
-        found[QUESTIONS] = Subject(QUESTIONS, SPANS, None, _published(questions["published"]))
+        name = questions["published"]
+        recipe = {"published": name, "files": file_digest(model_folder(name))}
+        found[QUESTIONS] = Subject(QUESTIONS, SPANS, (), recipe)
     else:
-        found[QUESTIONS] = _subject(QUESTIONS, SPANS, corpus, questions)
+        found[QUESTIONS] = trained(QUESTIONS, SPANS, questions)
     for task, own in tasks.items():
-        if task not in TASKS:
-            raise BadValue(f"task '{task}' is unknown; expected one of {', '.join(TASKS)}.")
-        found[task] = _subject(task, task, corpus, {"train": f"{task}:train", **own})
+        check_choice("task", task, TASKS)
+        found[task] = trained(task, task, {"train": f"{task}:train", **own})
     return found
-
-
-def _subject(
-    name: str, task: str, corpus: Callable[..., Corpus], given: Mapping[str, Any]
-) -> Subject:
-    settings = dict(given)
-    try:
-        train = corpus(settings.pop("train"), settings.pop("train_limit", None))
-        recipe = Recipe(**settings)
-    except (KeyError, TypeError) as error:
-        raise BadValue(
-            f"the settings of '{name}' are wrong ({error}); expected train, train_limit and "
-            f"{', '.join(asdict(Recipe()))}."
-        ) from None
-    return Subject(name, task, train, asdict(recipe))
-
-
-def _published(name: str) -> dict[str, Any]:
-    """A published model as a recipe: its name, and the digest of its files for the results."""
-    return {"published": name, "files": file_digest(model_folder(name))}
 
 
 def model_of(
@@ -131,8 +119,7 @@ def reading(
     rows: list[dict[str, Any]] = []
     for label, reader in (("trained", trained), ("untrained", blank)):
         best = reader.answers(test.examples, n_best=1)
-        given = [spans[0].text if spans else "" for spans in best]
-        em, f1 = score_answers(given, test.examples)
+        em, f1 = score_answers([spans[0].text if spans else "" for spans in best], test.examples)
         rows.append({"reader": label, **summary(em, f1, groups, seed)})
     facts, own = trained.facts, rows[0]
     findings = {
@@ -142,5 +129,5 @@ def reading(
     learnt = 3 * facts.get("steps", 0) * (facts["recipe"].get("batch_size") or 0)
     told = ("corpus", "n_train", "steps", "epochs", "final_loss", "seconds", "history", "recipe")
     counts = {"inputs": facts.get("n_train"), "asked": len(test), "articles": len(set(groups))}
-    counts |= {"passes": learnt + 2 * len(test)}
-    return Found(pd.DataFrame(rows), findings, counts | {key: facts.get(key) for key in told})
+    counts |= {"passes": learnt + 2 * len(test), **{key: facts.get(key) for key in told}}
+    return Found(pd.DataFrame(rows), findings, counts)

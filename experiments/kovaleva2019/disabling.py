@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple, replace
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,12 @@ from scipy.stats import spearmanr
 
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS
+from attnlib.measuring.head_tables import head_names
 from attnlib.measuring.significance import ALPHA, benjamini_hochberg, holm
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.kovaleva2019.frames import strongest
 from experiments.shared.ablation import (
     Answers,
     disabled,
@@ -34,28 +35,24 @@ HARMLESS = -0.5
 EXCHANGES, SMALL = 1000, 0.02
 HALVES = 200
 """Random halves of the inputs on which the best head is chosen, to be tested on the other half."""
+FRAME_HEADS = 2
 
 
 @experiment(version=1, trains=True)
 def disabled_answers(
-    train: Corpus,
-    test: Corpus,
-    *,
-    encoder: Encoder,
-    task: str,
-    recipe: Mapping[str, Any],
-    progress: Progress | None = None,
+    train: Corpus, test: Corpus, *, encoder: Encoder, progress: Progress | None = None, **plan: Any
 ) -> Found:
     """What the fine-tuned model answers as it is, and with each head or layer at 1/L.
 
+    plan   task and recipe of the fine-tuned model
     table  label, whole, then a column per head ("5-4") and per layer ("layer 5"); a row per input
     """
-    model = tuned_model(train, encoder=encoder, task=task, recipe=recipe, progress=progress)
+    model = tuned_model(train, encoder=encoder, progress=progress, **plan)
     variants = every_head_and_layer(model)
     found = disabled(model, test, variants, progress=progress)
-    kind = np.float32 if TASKS[task].regression else np.int8
+    kind = np.float32 if model.task.regression else np.int8
     columns = dict(zip(found.names, found.answers.astype(kind), strict=True))
-    facts = {"inputs": len(test), "passes": len(test) * (1 + len(variants)), "task": task}
+    facts = {"inputs": len(test), "passes": len(test) * (1 + len(variants)), "task": plan["task"]}
     return Found(pd.DataFrame({"label": found.labels, **columns}), facts=facts)
 
 
@@ -69,25 +66,26 @@ def disabling_effects(answers: pd.DataFrame, *, task: str, seed: int = 0) -> Fou
     facts    score of the whole model; mean change and harmless heads as [value, low, high]; the
              gain of the best head where it was chosen and on the other half of the inputs
     """
-    found = _answers(answers, task)
-    change = points(found)[1:] - points(found)[0]
+    labels, given = answers["label"].to_numpy(float), answers.drop(columns="label")
+    found = Answers(tuple(given), given.to_numpy(float).T, labels, TASKS[task])
+    score, *changed = points(found)
+    change = np.array(changed) - score
     draws = drawn_changes(found, seed=seed)
     low, high = np.percentile(draws, [TAIL, 100 - TAIL], axis=0)
-    names = found.names[1:]
-    layer = np.array([int(name.removeprefix("layer ").split("-")[0]) for name in names])
-    head = np.array([int(name.split("-")[1]) if "-" in name else 0 for name in names])
+    names = pd.Series(found.names[1:])
+    place = names.str.extract(r"(\d+)(?:-(\d+))?").fillna("0").astype(int)
     table = pd.DataFrame(
-        {"task": task, "name": names, "layer": layer, "head": head, "change": change}
+        {"task": task, "name": names, "layer": place[0], "head": place[1], "change": change}
         | {"low": low, "high": high, "p": _fine_p(found, seed)}
     )
-    heads = head > 0
-    harmless = (change[heads] > HARMLESS).mean()
+    heads = place[1].to_numpy() > 0
+    own, again = change[heads], draws[:, heads]
     facts = {
         "inputs": len(answers),
         "task": task,
-        "score": float(points(found)[0]),
-        "mean_change": _ends(change[heads].mean(), draws[:, heads].mean(1)),
-        "harmless": _ends(harmless, (draws[:, heads] > HARMLESS).mean(1)),
+        "score": float(score),
+        "mean_change": _ends(own.mean(), again.mean(1)),
+        "harmless": _ends((own > HARMLESS).mean(), (again > HARMLESS).mean(1)),
         **_chosen_gains(found, heads, seed),
     }
     return Found(table, facts=facts)
@@ -97,25 +95,14 @@ def _fine_p(found: Answers, seed: int) -> np.ndarray:
     """Two-sided p; small ones by more exchanges, as 144 tests ask for p below 1/1000."""
     p = p_values(found, draws=EXCHANGES, seed=seed)
     small = np.flatnonzero(p < SMALL)
-    if found.task.metric != "accuracy" and len(small):
-        rows = [0, *(1 + small)]
-        names = tuple(found.names[row] for row in rows)
-        part = Answers(names, found.answers[rows], found.labels, found.task)
-        p[small] = p_values(part, draws=20 * EXCHANGES, seed=seed + 1)
+    part = replace(found, answers=found.answers[[0, *(1 + small)]])
+    p[small] = p_values(part, draws=20 * EXCHANGES, seed=seed + 1)
     return p
 
 
 def _ends(value: float, draws: np.ndarray) -> list[float]:
     """A number on all inputs, with the interval of the same number on inputs drawn again."""
-    one = drawn([value, *draws])
-    return [one.value, one.low, one.high]
-
-
-def _answers(table: pd.DataFrame, task: str) -> Answers:
-    """The table of answers as the kernels take it."""
-    names = tuple(name for name in table.columns if name != "label")
-    matrix = table[list(names)].to_numpy(np.float64).T
-    return Answers(names, matrix, table["label"].to_numpy(np.float64), TASKS[task])
+    return list(astuple(drawn([value, *draws])))
 
 
 def _chosen_gains(found: Answers, heads: np.ndarray, seed: int) -> dict[str, list[float]]:
@@ -124,21 +111,19 @@ def _chosen_gains(found: Answers, heads: np.ndarray, seed: int) -> dict[str, lis
     Means over random halves, and the middle 95 % of them; heads that are equally good are averaged.
     """
     generator = np.random.default_rng(seed)
-    rows = np.concatenate([[0], 1 + np.flatnonzero(heads)])
+    answers = found.answers[[True, *heads]]
     gains: dict[str, list[float]] = {"chosen_gain": [], "clean_gain": []}
     for _ in range(HALVES):
         order = generator.permutation(len(found.labels))
         half = len(order) // 2
         chosen, tested = (
-            100 * row_scores(found.answers[rows][:, part], found.labels[part], found.task)
+            100 * row_scores(answers[:, part], found.labels[part], found.task)
             for part in (order[:half], order[half:])
         )
         best = chosen[1:] == np.nanmax(chosen[1:])
         for name, scores in zip(gains, (chosen, tested), strict=True):
             gains[name].append(float(np.mean(scores[1:][best]) - scores[0]))
-    return {
-        name: _ends(float(np.nanmean(values)), np.array(values)) for name, values in gains.items()
-    }
+    return {name: _ends(float(np.nanmean(own)), np.array(own)) for name, own in gains.items()}
 
 
 def controlled(effects: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -148,12 +133,11 @@ def controlled(effects: Sequence[pd.DataFrame]) -> pd.DataFrame:
     true losses must not lend significance to gains.
     """
     table = pd.concat(effects, ignore_index=True)
-    up = np.where(table["change"] > 0, table["p"] / 2, 1 - table["p"] / 2)
-    down = np.where(table["change"] < 0, table["p"] / 2, 1 - table["p"] / 2)
-    for name, p in (("q_gain", up), ("q_loss", down)):
-        table[name] = np.nan
-        for family in (table["head"] > 0, table["head"] == 0):
-            table.loc[family, name] = benjamini_hochberg(p[family.to_numpy()])
+    for name, sign in (("q_gain", 1), ("q_loss", -1)):
+        p = (table["p"] / 2).where(sign * table["change"] > 0, 1 - table["p"] / 2)
+        table[name] = p.groupby(table["head"] > 0).transform(
+            lambda family: benjamini_hochberg(family.to_numpy())
+        )
     return table
 
 
@@ -183,9 +167,7 @@ def disabling_overview(*effects: pd.DataFrame, facts: Mapping[str, Mapping[str, 
                 "best_gain": best["change"],
                 "low": best["low"],
                 "high": best["high"],
-                "chosen_gain": told["chosen_gain"][0],
-                "clean_gain": told["clean_gain"][0],
-                "mean_change": told["mean_change"][0],
+                **{name: told[name][0] for name in ("chosen_gain", "clean_gain", "mean_change")},
                 "gains_uncorrected": int(((heads["p"] < ALPHA) & (heads["change"] > 0)).sum()),
                 "gains": int((heads["q_gain"] < ALPHA).sum()),
                 "losses": int((heads["q_loss"] < ALPHA).sum()),
@@ -198,16 +180,13 @@ def disabling_overview(*effects: pd.DataFrame, facts: Mapping[str, Mapping[str, 
             }
         )
     table = pd.DataFrame(rows)
-    return Found(table, _claims(table, dict(zip(facts, effects, strict=True)), facts))
+    return Found(table, _claims(table, judged, facts))
 
 
 def _claims(
-    table: pd.DataFrame,
-    effects: Mapping[str, pd.DataFrame],
-    facts: Mapping[str, Mapping[str, Any]],
+    table: pd.DataFrame, judged: pd.DataFrame, facts: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Finding]:
     """What holds over all tasks, and what the paper says of some by name."""
-    harmless = np.mean([one["harmless"] for one in facts.values()], axis=0)
     counted = {
         "some_gain": (table["best_gain"] > 0).mean(),
         "clean_gain_share": (table["clean_gain"] > 0).mean(),
@@ -218,52 +197,47 @@ def _claims(
         "layers_harmless": table["layers_harmless"].mean(),
     }
     found = {f"disabling.{name}": Finding(float(value)) for name, value in counted.items()}
-    found["disabling.harmless_share"] = Finding(*(float(end) for end in harmless))
-    least, most = table["best_gain"].idxmin(), table["best_gain"].idxmax()
-    found["disabling.least_best_gain"] = _interval(table.loc[least], "best_gain")
-    found["disabling.most_best_gain"] = _interval(table.loc[most], "best_gain")
-    if {"mrpc", "rte"} <= set(effects):
-        n_gaining = sum(facts[task]["mean_change"][0] > 0 for task in ("mrpc", "rte"))
+    harmless = np.mean([one["harmless"] for one in facts.values()], axis=0)
+    found["disabling.harmless_share"] = Finding(*harmless.tolist())
+    best = table[["best_gain", "low", "high"]].sort_values("best_gain").to_numpy(float)
+    found["disabling.least_best_gain"] = Finding(*best[0])
+    found["disabling.most_best_gain"] = Finding(*best[-1])
+    mean_change = table.set_index("task")["mean_change"]
+    if {"mrpc", "rte"} <= set(facts):
+        n_gaining = (mean_change[["mrpc", "rte"]] > 0).sum()
         found["disabling.mean_gain_tasks"] = Finding(float(n_gaining))
-    first = {
-        task: _interval(rows[rows["name"] == "layer 1"].iloc[0], "change")
-        for task, rows in effects.items()
-    }
-    if "rte" in first:
-        found["disabling.rte_first_layer"] = first["rte"]
-        found["disabling.rte_first_layer_low"] = Finding(first["rte"].low)
-    if {"qnli", "mnli"} <= set(first):
-        pair = (first["qnli"], first["mnli"])
+    first = judged.loc[judged["name"] == "layer 1", ["task", "change", "low", "high"]]
+    of_first = {task: Finding(*map(float, told)) for task, *told in first.to_numpy()}
+    if "rte" in of_first:
+        found["disabling.rte_first_layer"] = of_first["rte"]
+        found["disabling.rte_first_layer_low"] = Finding(of_first["rte"].low)
+    if {"qnli", "mnli"} <= set(of_first):
+        pair = (of_first["qnli"], of_first["mnli"])
         found["disabling.qnli_mnli_first_layer"] = min(pair, key=lambda one: one.value)
-    if {"stsb", "rte"} <= set(effects):
-        heads = [effects[task].query("head > 0").set_index("name") for task in ("stsb", "rte")]
-        one, other = (part["change"].reindex(heads[0].index) for part in heads)
-        found["disabling.stsb_rte"] = Finding(float(spearmanr(one, other).statistic))
+    heads = judged[judged["head"] > 0].pivot(index="name", columns="task", values="change")
+    if {"stsb", "rte"} <= set(heads):
+        rho = spearmanr(heads["stsb"], heads["rte"]).statistic
+        found["disabling.stsb_rte"] = Finding(float(rho))
     return found
 
 
-def _interval(row: pd.Series, column: str) -> Finding:
-    return Finding(float(row[column]), float(row["low"]), float(row["high"]))
-
-
 @experiment(version=1)
-def frame_heads_disabled(*tables: pd.DataFrame, tasks: Sequence[str], n: int = 2) -> Found:
-    """Sec. 5: what every task loses without each of the n strongest frame heads.
+def frame_heads_disabled(*tables: pd.DataFrame, tasks: Sequence[str]) -> Found:
+    """Sec. 5: what every task loses without each of the two strongest frame heads.
 
     tables  that of `frame_scores`, then those of `disabling_effects`, one per task
-    table   task, name, change, low, high, p, holm: over the n heads of all tasks
+    table   task, name, change, low, high, p, holm: over these heads of all tasks
     """
     frames, *effects = tables
-    names = strongest(frames, n)
-    table = pd.concat([one[one["name"].isin(names)] for one in effects], ignore_index=True)
-    table = table[["task", "name", "change", "low", "high", "p"]].assign(
-        holm=holm(table["p"].to_numpy())
-    )
+    names = head_names(frames.nlargest(FRAME_HEADS, "mean"))
+    table = pd.concat(effects, ignore_index=True).query("name in @names").reset_index(drop=True)
+    table = table[["task", "name", "change", "low", "high", "p"]]
+    table["holm"] = holm(table["p"].to_numpy())
     worst = table.loc[table["change"].idxmin()]
     loss = (-worst["change"], -worst["high"], -worst["low"])
     sure = (table["holm"] < ALPHA) & (table["change"] < 0)
     found = {
-        "disabling.frame_heads_loss": Finding(*(float(end) for end in loss)),
+        "disabling.frame_heads_loss": Finding(*map(float, loss)),
         "disabling.frame_heads_significant": Finding(float(table.loc[sure, "task"].nunique())),
     }
     return Found(table, found, {"heads": names, "tasks": list(tasks)})

@@ -11,9 +11,9 @@ import pandas as pd
 
 from attnlib.data.assets import resolve
 from attnlib.data.corpora import Corpus, examples_digest
-from attnlib.data.examples import FrameExample, Span
+from attnlib.data.examples import FrameExample
 from attnlib.errors import CorpusError
-from attnlib.measuring.head_tables import head_names, head_rows, layer_means, rank_correlation
+from attnlib.measuring.head_tables import head_rows, layer_means, rank_correlation
 from attnlib.measuring.significance import benjamini_hochberg, one_sided
 from attnlib.measuring.stream import Progress, measure
 from attnlib.metrics.links import control_metric, found_links, frame_links, link_metric
@@ -21,16 +21,19 @@ from attnlib.models import Encoder
 from attnlib.plots.lines import Lines, as_table
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.kovaleva2019.patterns import all_maps
-from experiments.shared.intervals import TAIL, drawn, mean_ends
+from experiments.kovaleva2019.patterns import MAX_LENGTH, all_maps
+from experiments.kovaleva2019.tuning import drawn_again
+from experiments.shared.intervals import drawn, mean_ends
 
 ASSET, REFERENCE = "kovaleva-reference", "kovaleva_heads_digitised.tsv"
 LONGEST_SENTENCE, LONGEST_ELEMENT, LEAST_DISTANCE = 12, 3, 2
-MAX_LENGTH = 128
 DEVIATIONS = 3
 """A head stands out if its mean exceeds the mean over heads by so many standard deviations."""
-DRAWS = 1000
 HALVES = 200
+AUTHORS_MAPS = {
+    "framenet_mean_max_attention_pretrained": "frames",
+    "cosine_pretrained_vs_finetuned_QQP": "cosine",
+}
 BESIDE = {"frames": "frames.layer_correlation", "cosine": "cosine.authors_layers"}
 """The finding that each of the authors' maps leads to."""
 OWN_LIST = "framenet-473"
@@ -38,18 +41,14 @@ OWN_LIST = "framenet-473"
 
 def passes_filter(example: FrameExample) -> bool:
     """The paper's filter: short sentences, short core elements, and no linked neighbours."""
-    elements = [span for _, span in example.core_elements]
+    target, elements = example.target, [span for _, span in example.core_elements]
+    between = [max(one.start - target.end, target.start - one.end) for one in elements]
     return (
         bool(elements)
         and len(example.words) <= LONGEST_SENTENCE
         and all(len(span) <= LONGEST_ELEMENT for span in elements)
-        and all(_distance(example.target, span) >= LEAST_DISTANCE for span in elements)
+        and all(words_between + 1 >= LEAST_DISTANCE for words_between in between)
     )
-
-
-def _distance(first: Span, second: Span) -> int:
-    """Words from one to the other: 1 for neighbours, 0 where they overlap."""
-    return max(second.start - first.end + 1, first.start - second.end + 1, 0)
 
 
 def chosen_frames(corpus: Corpus) -> Corpus:
@@ -96,26 +95,18 @@ def frame_scores(
     length = min(MAX_LENGTH, encoder.max_length)
     found = measure(encoder, corpus, metrics, max_length=length, progress=progress)
     scores, controls = (found.values(metric.key) for metric in metrics)
-    both = ~np.isnan(scores + controls).any((1, 2))
     lead = scores - controls
     mean, led = mean_ends(scores, seed), mean_ends(lead, seed)
-    tested = one_sided(lead, 0.0)
-    table = head_rows(
-        mean=mean.mean,
-        low=mean.low,
-        high=mean.high,
-        control=np.nanmean(controls, axis=0),
-        lead=led.mean,
-        lead_low=led.low,
-        lead_high=led.high,
-        q=benjamini_hochberg(tested.p),
-    )
+    grids = {"mean": mean.mean, "low": mean.low, "high": mean.high}
+    grids["control"] = np.nanmean(controls, axis=0)
+    grids |= {"lead": led.mean, "lead_low": led.low, "lead_high": led.high}
+    table = head_rows(**grids, q=benjamini_hochberg(one_sided(lead, 0.0).p))
     passing = sum(passes_filter(example) for example in corpus.examples)  # type: ignore[arg-type]
     findings = {"sentences": Finding(float(passing)), **_standing_out(scores, lead, seed)}
     facts = {
         "inputs": found.n_examples,
         "passes": found.n_examples,
-        "controlled": int(both.sum()),
+        "controlled": int((~np.isnan(lead).any((1, 2))).sum()),
         "passing": passing,
         "frames": len({example.frame for example in corpus.examples}),
         "direction": direction,
@@ -126,41 +117,33 @@ def frame_scores(
 def _standing_out(scores: np.ndarray, lead: np.ndarray, seed: int) -> dict[str, Finding]:
     """Heads far above the others, the lead of the best, and of the best chosen on other data."""
     generator = np.random.default_rng(seed)
-    places = [np.arange(len(scores))]
-    places += [generator.integers(0, len(scores), len(scores)) for _ in range(DRAWS)]
-    strong, best = [], []
-    with np.errstate(invalid="ignore"):
-        for at in places:
-            mean = np.nanmean(scores[at], axis=0)
-            strong.append(float((mean >= mean.mean() + DEVIATIONS * mean.std()).sum()))
-            best.append(float(np.nanmean(lead[at], axis=0).ravel()[mean.argmax()]))
-        clean = []
-        for _ in range(HALVES):
-            order = generator.permutation(len(scores))
-            one, other = order[: len(order) // 2], order[len(order) // 2 :]
-            chosen = np.nanmean(scores[one], axis=0).argmax()
-            clean.append(float(np.nanmean(lead[other], axis=0).ravel()[chosen]))
-    low, high = np.nanpercentile(clean, [TAIL, 100 - TAIL])
+    strong, best, clean = [], [], []
+
+    def lead_of_best(chosen_on: np.ndarray, tested_on: np.ndarray) -> float:
+        best = np.nanmean(scores[chosen_on], axis=0).argmax()
+        return float(np.nanmean(lead[tested_on], axis=0).ravel()[best])
+
+    for at in drawn_again(len(scores), generator):
+        mean = np.nanmean(scores[at], axis=0)
+        strong.append(float((mean >= mean.mean() + DEVIATIONS * mean.std()).sum()))
+        best.append(lead_of_best(at, at))
+    for _ in range(HALVES):
+        order = generator.permutation(len(scores))
+        clean.append(lead_of_best(*np.split(order, [len(order) // 2])))
     return {
         "strong_heads": drawn(strong),
         "best_lead": drawn(best),
-        "clean_lead": Finding(float(np.nanmean(clean)), float(low), float(high)),
+        "clean_lead": drawn([float(np.nanmean(clean)), *clean]),
     }
 
 
 @experiment(version=1)
-def frame_portraits(
-    corpus: Corpus, *, encoder: Encoder, names: Sequence[str], word: str = ""
-) -> Found:
-    """Some heads on a sentence with a frame: lines from the word that evokes it are marked.
+def frame_portraits(corpus: Corpus, *, encoder: Encoder, names: Sequence[str]) -> Found:
+    """Some heads on the first sentence: lines from the word that evokes its frame are marked.
 
     table  the rows of `attnlib.plots.lines.as_table`
-    word   the sentence is the first whose target this is, or the first of all
     """
-    found = [one for one in corpus.examples if not word or word in _target_words(one)]
-    if not found:
-        raise CorpusError(f"no frame of {corpus.name} is evoked by '{word}'. Name another word.")
-    example: Any = found[0]
+    example: Any = corpus.examples[0]
     maps, batch = all_maps(encoder, example)
     pieces = encoder.tokenizer.convert_ids_to_tokens(batch.ids[0].tolist())
     evoking = range(example.target.start, example.target.end)
@@ -173,29 +156,12 @@ def frame_portraits(
     return Found(as_table(panels), facts={"inputs": 1})
 
 
-def _target_words(example: Any) -> tuple[str, ...]:
-    return tuple(example.words[example.target.start : example.target.end])
-
-
-def strongest(frames: pd.DataFrame, n: int) -> list[str]:
-    """The names of the n heads with the highest mean score."""
-    return head_names(frames.nlargest(n, "mean"))
-
-
 # --- the authors' maps ----------------------------------------------------------------------------
 
 
 def authors_map() -> pd.DataFrame:
     """The authors' published maps, read off the colours: layer, head (from 1), frames, cosine."""
-    path = resolve(ASSET) / REFERENCE
-    table = pd.read_csv(path, sep="\t")
-    names = {
-        "framenet_mean_max_attention_pretrained": "frames",
-        "cosine_pretrained_vs_finetuned_QQP": "cosine",
-    }
-    if not {"layer", "head", *names} <= set(table.columns):
-        raise CorpusError(f"{path.name} has other columns than expected. Fetch {ASSET} again.")
-    table = table.rename(columns=names)[["layer", "head", "frames", "cosine"]]
+    table = pd.read_csv(resolve(ASSET) / REFERENCE, sep="\t").rename(columns=AUTHORS_MAPS)
     return table.assign(layer=table["layer"] + 1, head=table["head"] + 1)
 
 
@@ -217,9 +183,9 @@ def beside_authors(*tables: pd.DataFrame, columns: Sequence[str], seed: int = 0)
         if len(ours) != len(profile):
             continue
         rho, p = rank_correlation(ours.to_numpy(), profile.to_numpy(), seed)
-        known = theirs[["layer", "head", other]].rename(columns={other: "theirs"})
-        joint = table.merge(known, on=["layer", "head"])
-        heads = rank_correlation(joint[own].to_numpy(), joint["theirs"].to_numpy(), seed)[0]
+        joint = table.merge(theirs, on=["layer", "head"], suffixes=("", "_theirs"))
+        known = joint[f"{other}_theirs" if other in table else other]
+        heads = rank_correlation(joint[own].to_numpy(), known.to_numpy(), seed)[0]
         found[BESIDE[other]] = Finding(rho)
         rows += [
             (other, layer, ours[layer], profile[layer], rho, p, heads) for layer in profile.index

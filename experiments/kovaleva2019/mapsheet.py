@@ -15,8 +15,7 @@ from attnlib.data.corpora import load_corpus
 from attnlib.errors import BadValue
 from attnlib.files import check_out, write_whole
 from attnlib.models import load_encoder
-from experiments.kovaleva2019.pattern_shares import example_maps
-from experiments.kovaleva2019.patterns import PatternExample, labelled_maps
+from experiments.kovaleva2019.patterns import PatternExample, example_maps, labelled_maps
 
 
 def write_sheet(

@@ -1,12 +1,13 @@
-"""Five patterns of attention maps (Sec. 4.1): maps labelled by eye, a rule, and a network."""
+"""Sec. 4.1, Fig. 1 and 2: five patterns of maps, labelled by eye, found by a rule and a network."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
+from random import Random
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,31 +19,44 @@ from torch.nn import functional
 from attnlib.attention import tap
 from attnlib.attention.encode import Batch, Collator, tokenized, truncated
 from attnlib.attention.maps import Attention
-from attnlib.data.corpora import load_corpus
+from attnlib.data.corpora import Corpus, load_corpus
 from attnlib.data.examples import Example
-from attnlib.errors import BadValue, CorpusError, check_choice
+from attnlib.errors import BadValue
+from attnlib.files import sha256_of
+from attnlib.measuring.stream import Progress
 from attnlib.metrics.registry import Metric, Partial
-from attnlib.models import Encoder
+from attnlib.models import Encoder, load_encoder, weights_digest
+from bookkit.claims import Finding
+from bookkit.store import Found, experiment
+from experiments.kovaleva2019.tuning import drawn_again, measure_tuned
+from experiments.shared.intervals import drawn
+from experiments.shared.sortings import kappa
+from experiments.shared.training.taskplans import tuned_model
 
 PATTERNS = ("vertical", "diagonal", "vertical+diagonal", "block", "heterogeneous")
 """The classes of the paper (sec. 4.1), in its order."""
-
 LABELS = Path(__file__).with_name("patterns.csv")
-SIDE = 32
-"""Pixels of a map's picture, in either direction."""
+SIDE, LARGE = 32, 64
+"""Pixels of a map's picture, in either direction, for the network and to be shown."""
 MAX_LENGTH = 128
-TRAINED: Mapping[str, Mapping[str, float]] = MappingProxyType(
-    {
-        task: {"epochs": epochs, "batch_size": 32, "learning_rate": 1e-4, "n_train": n_train}
-        for task, epochs, n_train in (
-            ("mrpc", 3, 3668),
-            ("qnli", 2, 4441),
-            ("qqp", 2, 8000),
-            ("sst2", 2, 12000),
-        )
-    }
-)
+TRAINED = {
+    "mrpc": {"epochs": 3, "batch_size": 32, "learning_rate": 1e-4, "n_train": 3668},
+    "qnli": {"epochs": 2, "batch_size": 32, "learning_rate": 1e-4, "n_train": 4441},
+    "qqp": {"epochs": 2, "batch_size": 32, "learning_rate": 1e-4, "n_train": 8000},
+    "sst2": {"epochs": 2, "batch_size": 32, "learning_rate": 1e-4, "n_train": 12000},
+}
 """How the models behind the labelled maps were fine-tuned: another training makes other maps."""
+Corpora = Sequence[Corpus]
+Recipes = Mapping[str, Mapping[str, Any]]
+Maps = Float[Tensor, "batch head query key"]
+Shades = Float[Tensor, "map side side"]
+Classes = Int[Tensor, " map"]
+"""Of every map its class, as an index of PATTERNS."""
+_NETWORKS: dict[str, PatternNet] = {}
+"""Those trained in this process: every task asks for the same one."""
+
+
+# --- maps labelled by eye -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -69,48 +83,21 @@ class LabelledMap:
     again: str
     first_guide: str
 
-    @property
-    def subject(self) -> tuple[str, str]:
-        return self.model, self.task
 
-
-@dataclass(frozen=True, eq=False)
-class PatternExample:
-    """A map to show: its pattern, its picture (side, side), and a name such as "MRPC 4-7"."""
-
-    pattern: str
-    picture: Float[np.ndarray, "side side"]
-    name: str
-
-
-COLUMNS = tuple(field.name for field in fields(LabelledMap))
-
-
-def labelled_maps(path: Path = LABELS) -> list[LabelledMap]:
+def labelled_maps() -> list[LabelledMap]:
     """All maps that were labelled by eye."""
-    table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    if tuple(table.columns) != COLUMNS:
-        raise CorpusError(
-            f"{path.name} has the columns {', '.join(table.columns)}; expected "
-            f"{', '.join(COLUMNS)}."
-        )
-    if table.empty:
-        raise CorpusError(f"{path.name} has no row; expected labelled maps.")
-    for column in ("label", "again", "first_guide"):
-        for row, name in zip(table["id"], table[column], strict=True):
-            if name or column == "label":
-                check_choice(f"{column} of map '{row}' in {path.name}", name, PATTERNS)
-    try:
-        table = table.astype({"layer": int, "head": int, "fold": int})
-    except ValueError as error:
-        raise CorpusError(
-            f"{path.name} has a layer, head or fold that is no whole number: {error}."
-        ) from error
+    table = pd.read_csv(LABELS, dtype=str, keep_default_na=False)
+    table = table.astype({"layer": int, "head": int, "fold": int})
     return [LabelledMap(**row) for row in table.to_dict("records")]
 
 
+def labels_digest() -> str:
+    """A digest of all labels: a part of every result that rests on them."""
+    return sha256_of(LABELS)[:16]
+
+
 def pictures(
-    weights: Float[Tensor, "batch head query key"], n_real: Int[Tensor, " batch"], side: int = SIDE
+    weights: Maps, n_real: Int[Tensor, " batch"], side: int = SIDE
 ) -> Float[Tensor, "batch head side side"]:
     """Every map without its padding, at one size, its largest pixel 1.
 
@@ -125,41 +112,6 @@ def pictures(
     return shades / shades.amax((-1, -2), keepdim=True).clamp_min(torch.finfo(shades.dtype).tiny)
 
 
-# --- the maps behind the labels -------------------------------------------------------------------
-
-
-def maps_of(
-    rows: Sequence[LabelledMap],
-    encoders: Mapping[tuple[str, str], Encoder],
-    max_length: int = MAX_LENGTH,
-) -> list[tuple[Float[Tensor, "query key"], Batch]]:
-    """The map of every row, computed again, and its input as a batch of one.
-
-    encoders  a model for each (model, task)
-    """
-    missing = sorted({row.subject for row in rows} - set(encoders))
-    if missing:
-        raise BadValue(f"no model for {missing[0]}; expected one for every (model, task).")
-    wanted: dict[tuple[tuple[str, str], str], dict[str, list[LabelledMap]]] = {}
-    for row in rows:
-        inputs = wanted.setdefault((row.subject, row.corpus), defaultdict(list))
-        inputs[row.example].append(row)
-    found: dict[str, tuple[Tensor, Batch]] = {}
-    for (subject, name), inputs in wanted.items():
-        encoder = encoders[subject]
-        corpus = load_corpus(name, tokenizer=encoder.tokenizer)
-        examples = {example.id: example for example in corpus.examples}
-        for example, own in inputs.items():
-            if example not in examples:
-                raise CorpusError(
-                    f"map '{own[0].id}' is of example '{example}', which {name} does not have. "
-                    "Check that the corpus is the one that was labelled."
-                )
-            maps, batch = all_maps(encoder, examples[example], max_length)
-            found |= {row.id: (maps[row.layer - 1, row.head - 1], batch) for row in own}
-    return [found[row.id] for row in rows]
-
-
 def all_maps(
     encoder: Encoder, example: Example, max_length: int = MAX_LENGTH
 ) -> tuple[Float[Tensor, "layer head query key"], Batch]:
@@ -171,13 +123,152 @@ def all_maps(
     return tap.all_maps(encoder, batch), batch
 
 
+def maps_of(
+    rows: Sequence[LabelledMap], encoders: Mapping[tuple[str, str], Encoder]
+) -> Iterator[tuple[Float[Tensor, "query key"], Batch]]:
+    """The map of every row, computed again, and its input as a batch of one.
+
+    encoders  a model for each (model, task)
+    """
+    texts: dict[tuple[str, str], dict[str, Example]] = {}
+    for row in rows:
+        encoder, key = encoders[row.model, row.task], (row.model, row.corpus)
+        if key not in texts:
+            corpus = load_corpus(row.corpus, tokenizer=encoder.tokenizer)
+            texts[key] = {example.id: example for example in corpus.examples}
+        maps, batch = all_maps(encoder, texts[key][row.example])
+        yield maps[row.layer - 1, row.head - 1], batch
+
+
+@dataclass(frozen=True, eq=False)
+class PatternExample:
+    """A map to show: its pattern, its picture (side, side), and a name such as "MRPC 4-7"."""
+
+    pattern: str
+    picture: Float[np.ndarray, "side side"]
+    name: str
+
+
+def example_maps(
+    encoder: Encoder, corpora: Mapping[str, Corpus], each: int = 5, *, seed: int | None = None
+) -> list[PatternExample]:
+    """Maps of the pre-trained model that were labelled, some of each pattern.
+
+    Of a model without labelled maps, those of the model that has most are shown: what the network
+    learns from.
+
+    corpora  those at hand, by name; maps of other corpora are left out
+    seed     decides which are drawn; without it those with two equal labels come first
+    """
+    texts = {name: {one.id: one for one in corpus.examples} for name, corpus in corpora.items()}
+    at_hand = [
+        row
+        for row in labelled_maps()
+        if row.task == "" and row.example in texts.get(row.corpus, ())
+        if row.again in ("", row.label)
+    ]
+    labelled = Counter(row.model for row in at_hand)
+    if labelled and encoder.name not in labelled:
+        encoder = load_encoder(labelled.most_common(1)[0][0], device=str(encoder.device))
+    found = []
+    for pattern in PATTERNS:
+        rows = [row for row in at_hand if row.model == encoder.name and row.label == pattern]
+        rows.sort(key=lambda row: (row.again != pattern, row.id))
+        if seed is not None:
+            Random(seed).shuffle(rows)
+        for row in rows[:each]:
+            maps, batch = all_maps(encoder, texts[row.corpus][row.example])
+            own = maps[None, row.layer - 1, row.head - 1, None]
+            shades = pictures(own, torch.tensor([batch.length]), LARGE)[0, 0]
+            task = row.corpus.partition(":")[0]
+            found.append(PatternExample(pattern, shades.numpy(), f"{task} {row.layer}-{row.head}"))
+    return found
+
+
+@experiment(version=1)
+def example_pictures(
+    *corpora: Corpus, encoder: Encoder, names: Sequence[str], labels: str
+) -> Found:
+    """The pictures of `example_maps`, a row per pixel; `labels` is the digest of all labels."""
+    found = example_maps(encoder, dict(zip(names, corpora, strict=True)))
+    tables = []
+    for number, one in enumerate(found):
+        row, column = np.indices(one.picture.shape).reshape(2, -1)
+        pixels = {"row": row, "column": column, "shade": one.picture.ravel()}
+        whose = {"example": number, "pattern": one.pattern, "name": one.name}
+        tables.append(pd.DataFrame(pixels).assign(**whose))
+    return Found(pd.concat(tables, ignore_index=True), facts={"inputs": len(found)})
+
+
+def drawn_heads(maps: pd.DataFrame, seed: int) -> list[np.ndarray]:
+    """All places, then those of heads drawn again: maps of one head are similar and go together."""
+    of_head = maps.assign(place=range(len(maps))).groupby(["model", "layer", "head"], sort=False)
+    places = [place.to_numpy() for _, place in of_head["place"]]
+    _, *draws = drawn_again(len(places), np.random.default_rng(seed))
+    return [np.arange(len(maps)), *(np.concatenate([places[i] for i in row]) for row in draws)]
+
+
+def _numbered(names: Any) -> np.ndarray:
+    return np.array([PATTERNS.index(name) for name in names])
+
+
+def confusion(label: np.ndarray, told: np.ndarray) -> Float[np.ndarray, "label told"]:
+    """How many maps of each label are called each pattern; both are indices of PATTERNS."""
+    n = len(PATTERNS)
+    return np.bincount(n * label + told, minlength=n * n).reshape(n, n).astype(float)
+
+
+def class_f1(grids: Float[np.ndarray, "*draws label told"]) -> Float[np.ndarray, "*draws label"]:
+    """F1 of each class of some confusions; NaN where it is neither there nor called."""
+    right = np.diagonal(grids, axis1=-2, axis2=-1)
+    either = grids.sum(-1) + grids.sum(-2)
+    return np.divide(2 * right, either, out=np.full_like(either, np.nan), where=either > 0)
+
+
+def _confusions(table: pd.DataFrame, label: str, told: str, seed: int) -> np.ndarray:
+    """(draw, label, told): the confusion of two columns, then the same with heads drawn again."""
+    one, other = _numbered(table[label]), _numbered(table[told])
+    return np.stack([confusion(one[at], other[at]) for at in drawn_heads(table, seed)])
+
+
+@experiment(version=1)
+def label_counts(*, labels: str, seed: int = 0) -> Found:
+    """What the maps were called, and how far a second pass agrees with the first.
+
+    labels  the digest of the labels, so that a changed label makes a new result
+    table   pattern, n, share, low, high (percent)
+    """
+    table = pd.DataFrame(labelled_maps())
+    twice = table[table["again"] != ""]
+    names, places = table["label"].to_numpy(), drawn_heads(table, seed)
+    shares = {name: np.array([(names[at] == name).mean() for at in places]) for name in PATTERNS}
+    found = {
+        "labels.rarest": drawn(np.min(list(shares.values()), axis=0)),
+        "labels.vertical": drawn(100 * shares["vertical"]),
+        "labels.kappa": drawn(kappa(_confusions(twice, "label", "again", seed))),
+    }
+    counts = [
+        {"pattern": name, "n": int((names == name).sum())} | vars(drawn(100 * shares[name]))
+        for name in PATTERNS
+    ]
+    facts = {
+        "maps": len(table),
+        "models": len(table[["model", "task"]].drop_duplicates()),
+        "twice": len(twice),
+        "alike": int((twice["label"] == twice["again"]).sum()),
+        "first_guide_alike": float((table["label"] == table["first_guide"]).mean()),
+        "second_pass": twice[["label", "again"]].to_numpy().tolist(),
+    }
+    return Found(pd.DataFrame(counts), found, facts)
+
+
 # --- the rule ------------------------------------------------------------------------------------
 
 STRIPE, LINE, BOTH, BLOCK = 0.5, 0.5, 0.25, 0.8
 """Thresholds of the rule, set before any map was labelled."""
 
 
-def rule(weights: Float[Tensor, "batch head query key"], batch: Batch) -> Int[Tensor, "batch head"]:
+def rule(weights: Maps, batch: Batch) -> Int[Tensor, "batch head"]:
     """The class of every map, as an index of PATTERNS, by three shares of its attention.
 
     v  to [CLS] and [SEP]; d  to words at most one piece away, itself included; b  to words of
@@ -199,9 +290,7 @@ def rule(weights: Float[Tensor, "batch head query key"], batch: Batch) -> Int[Te
     return found
 
 
-def rule_shares(
-    weights: Float[Tensor, "batch head query key"], batch: Batch
-) -> tuple[Tensor, Tensor, Tensor]:
+def rule_shares(weights: Maps, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
     """The three shares of the rule (batch, head): stripe, line, block; block is 0 of one part."""
     dtype = torch.promote_types(weights.dtype, torch.float32)
     place = torch.arange(batch.length, device=batch.device)
@@ -209,14 +298,13 @@ def rule_shares(
     words = batch.real & ~special
     near = ((place[:, None] - place).abs() <= 1) & words[:, None, :]
     same = (batch.segment[:, :, None] == batch.segment[:, None, :]) & words[:, None, :]
-    asking = (words | special) & batch.real
     pair = (batch.segment.masked_fill(~batch.real, 0).amax(-1) > 0)[:, None]
 
     def mass(held: Bool[Tensor, "batch query key"]) -> Tensor:
-        held = (held & asking[:, :, None]).to(dtype).flatten(1)
+        held = (held & batch.real[:, :, None]).to(dtype).flatten(1)
         return torch.einsum("bhx,bx->bh", weights.to(dtype).flatten(2), held)
 
-    n = asking.sum(-1).clamp_min(1)[:, None]
+    n = batch.real.sum(-1).clamp_min(1)[:, None]
     everywhere = words[:, None, :].expand_as(same)
     block = mass(same) / mass(everywhere).clamp_min(torch.finfo(dtype).tiny)
     stripes = special[:, None, :].expand_as(same)
@@ -227,6 +315,8 @@ def rule_shares(
 
 GROWTH = (1, 1, 2, 2, 4, 4, 6, 6)
 """Channels of the 8 convolutions, in units of the first; every second one halves the picture."""
+BATCH, LEARNING_RATE, WEIGHT_DECAY = 32, 2e-3, 0.01
+"""How the network is trained; chosen before its scores were seen."""
 
 
 class PatternNet(nn.Module):
@@ -243,56 +333,43 @@ class PatternNet(nn.Module):
         before = 1
         for place, times in enumerate(GROWTH):
             channels = times * width
-            layers += [
-                nn.Conv2d(before, channels, 3, padding=1, bias=False),
-                nn.BatchNorm2d(channels),
-                nn.ReLU(),
-            ]
+            layers.append(nn.Conv2d(before, channels, 3, padding=1, bias=False))
+            layers += [nn.BatchNorm2d(channels), nn.ReLU()]
             if place % 2:
                 layers.append(nn.MaxPool2d(2))
             before = channels
         self.body = nn.Sequential(*layers)
         self.out = nn.Linear(before, len(PATTERNS))
 
-    def forward(self, shades: Float[Tensor, "map side side"]) -> Float[Tensor, "map pattern"]:
+    def forward(self, shades: Shades) -> Float[Tensor, "map pattern"]:
         logits: Tensor = self.out(self.body(shades.unsqueeze(1)).mean((-1, -2)))
         return logits
 
 
 @dataclass(frozen=True)
 class Schooling:
-    """How the network is trained; chosen before its scores were seen."""
+    """How long the network is trained, and how wide it is."""
 
     epochs: int = 40
     width: int = 16
-    batch_size: int = 32
-    learning_rate: float = 2e-3
-    weight_decay: float = 0.01
     seed: int = 0
 
 
-def trained(
-    shades: Float[Tensor, "map side side"],
-    labels: Int[Tensor, " map"],
-    schooling: Schooling | None = None,
-) -> PatternNet:
+def trained(shades: Shades, labels: Classes, how: Schooling) -> PatternNet:
     """A network trained on labelled pictures; rare classes weigh as much as common ones."""
-    how = schooling or Schooling()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(how.seed)
         net = PatternNet(how.width).to(shades.device)
     counts = torch.bincount(labels, minlength=len(PATTERNS)).clamp_min(1)
     weight = (len(labels) / (len(PATTERNS) * counts)).to(shades.dtype)
-    n_steps = how.epochs * -(-len(labels) // how.batch_size)
-    optimizer = torch.optim.AdamW(
-        net.parameters(), lr=how.learning_rate, weight_decay=how.weight_decay
-    )
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, how.learning_rate, n_steps)
+    n_steps = how.epochs * -(-len(labels) // BATCH)
+    optimizer = torch.optim.AdamW(net.parameters(), LEARNING_RATE, weight_decay=WEIGHT_DECAY)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LEARNING_RATE, n_steps)
     generator = torch.Generator().manual_seed(how.seed)
     net.train()
     for _ in range(how.epochs):
         order = torch.randperm(len(labels), generator=generator).to(labels.device)
-        for part in order.split(how.batch_size):
+        for part in order.split(BATCH):
             optimizer.zero_grad()
             functional.cross_entropy(net(shades[part]), labels[part], weight).backward()
             optimizer.step()
@@ -300,24 +377,21 @@ def trained(
     return net.eval().requires_grad_(False)
 
 
-def classified(net: PatternNet, shades: Float[Tensor, "map side side"]) -> Int[Tensor, " map"]:
-    """The class of every picture, as an index of PATTERNS."""
+def classified(net: PatternNet, shades: Shades) -> Classes:
+    """The class of every picture."""
     with torch.inference_mode():
         return torch.cat([net(part).argmax(-1) for part in shades.split(256)])
 
 
 def classified_unseen(
-    shades: Float[Tensor, "map side side"],
-    labels: Int[Tensor, " map"],
-    folds: Sequence[int],
-    schooling: Schooling | None = None,
+    shades: Shades, labels: Classes, folds: Sequence[int], how: Schooling
 ) -> Int[np.ndarray, " map"]:
     """The class of every picture by a network that saw no picture of its fold."""
     fold = torch.tensor(folds, device=labels.device)
     found = torch.empty_like(labels)
     for one in fold.unique().tolist():
         rest = fold != one
-        found[~rest] = classified(trained(shades[rest], labels[rest], schooling), shades[~rest])
+        found[~rest] = classified(trained(shades[rest], labels[rest], how), shades[~rest])
     return np.asarray(found.cpu().numpy())
 
 
@@ -330,30 +404,218 @@ def pattern_metric(net: PatternNet) -> Metric:
         one_hot = functional.one_hot(called, len(PATTERNS)).to(drawn.dtype)
         return Partial(one_hot, torch.ones(len(one_hot), device=drawn.device))
 
-    return Metric(
-        "pattern",
-        "Which of five patterns a network calls the map of a head.",
-        "kovaleva2019:sec4.1",
-        "share",
-        (0.0, 1.0),
-        kernel,
-        axes=("head", "pattern"),
-    )
+    what = "Which of five patterns a network calls the map of a head."
+    source, axes = "kovaleva2019:sec4.1", ("head", "pattern")
+    return Metric("pattern", what, source, "share", (0.0, 1.0), kernel, axes=axes)
 
 
-# --- who calls maps the same ----------------------------------------------------------------------
+def known_maps(
+    models: Sequence[str], encoder: Encoder, recipes: Recipes, trains: Corpora
+) -> list[LabelledMap]:
+    """The labelled maps of some models before fine-tuning, and of the encoder after some tasks.
+
+    A task counts only where it is trained as it was for the labels: other trainings, other maps.
+    """
+    whose = {(model, "") for model in models}
+    for (task, recipe), train in zip(recipes.items(), trains, strict=True):
+        if task in TRAINED and TRAINED[task].items() <= {**recipe, "n_train": len(train)}.items():
+            whose.add((encoder.name, task))
+    found = [row for row in labelled_maps() if (row.model, row.task) in whose]
+    if not found:
+        known = ", ".join(dict.fromkeys(row.model for row in labelled_maps()))
+        raise BadValue(f"no map of {', '.join(models)} was labelled; expected one of {known}.")
+    return found
 
 
-def confusion(
-    label: Int[np.ndarray, " map"], told: Int[np.ndarray, " map"]
-) -> Float[np.ndarray, "label told"]:
-    """How many maps of each label are called each pattern; both are indices of PATTERNS."""
-    n = len(PATTERNS)
-    return np.bincount(n * label + told, minlength=n * n).reshape(n, n).astype(float)
+def labelled_pictures(
+    trains: Corpora,
+    encoder: Encoder,
+    recipes: Recipes,
+    models: Sequence[str],
+    progress: Progress | None = None,
+) -> tuple[list[LabelledMap], Tensor, Tensor, np.ndarray]:
+    """The labelled maps, their pictures, their labels, and what the rule calls them.
+
+    trains  what the models of the tasks of `recipes` were trained on, in that order
+    models  those whose maps before fine-tuning are taken
+    """
+    rows = known_maps(models, encoder, recipes, trains)
+    plain = {row.model for row in rows if not row.task}
+    encoders = {(name, ""): load_encoder(name, device=str(encoder.device)) for name in plain}
+    for (task, recipe), train in zip(recipes.items(), trains, strict=True):
+        if any(row.task == task for row in rows):
+            plan: Any = {"task": task, "recipe": recipe, "progress": progress}
+            encoders[encoder.name, task] = tuned_model(train, encoder=encoder, **plan).encoder
+    maps = list(maps_of(rows, encoders))
+    shades = [pictures(m[None, None], torch.tensor([len(m)]))[0, 0] for m, _ in maps]
+    called = [int(rule(m[None, None], batch)[0, 0]) for m, batch in maps]
+    labels = torch.from_numpy(_numbered(row.label for row in rows))
+    return rows, torch.stack(shades), labels, np.array(called)
 
 
-def class_f1(grids: Float[np.ndarray, "*draws label told"]) -> Float[np.ndarray, "*draws label"]:
-    """F1 of each class of some confusions; NaN where it is neither there nor called."""
-    right = np.diagonal(grids, axis1=-2, axis2=-1)
-    either = grids.sum(-1) + grids.sum(-2)
-    return np.divide(2 * right, either, out=np.full_like(either, np.nan), where=either > 0)
+def network(
+    trains: Corpora, encoder: Encoder, recipes: Recipes, models: Sequence[str], how: Schooling
+) -> PatternNet:
+    """A network that has seen all labelled maps, for maps that nobody labelled."""
+    digests = [weights_digest(encoder), labels_digest(), *(one.digest for one in trains)]
+    key = repr((digests, [sorted(one.items()) for one in recipes.values()], models, how))
+    if key not in _NETWORKS:
+        _, shades, labels, _ = labelled_pictures(trains, encoder, recipes, models)
+        _NETWORKS[key] = trained(shades, labels, how)
+    return _NETWORKS[key]
+
+
+@experiment(version=1, trains=True)
+def pattern_network(
+    *trains: Corpus,
+    encoder: Encoder,
+    recipes: Recipes,
+    models: Sequence[str],
+    labels: str,
+    epochs: int = 40,
+    width: int = 16,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Found:
+    """How well the network and the rule find the labels of maps they have not seen.
+
+    Every map is classified by a network that saw neither its head nor its input.
+    table  id, model, task, layer, head, fold, label, network, rule, shuffled (a network that learnt
+           from shuffled labels)
+    """
+    rows, shades, given, called = labelled_pictures(trains, encoder, recipes, models, progress)
+    how, folds = Schooling(epochs, width, seed), [row.fold for row in rows]
+    generator = torch.Generator().manual_seed(seed)
+    dealt = given[torch.randperm(len(given), generator=generator)]
+    found = {
+        "label": given.numpy(),
+        "network": classified_unseen(shades, given, folds, how),
+        "rule": called,
+        "shuffled": classified_unseen(shades, dealt, folds, how),
+    }
+    whose = pd.DataFrame(rows)[["id", "model", "task", "layer", "head", "fold"]]
+    table = whose.assign(**{name: np.array(PATTERNS)[own] for name, own in found.items()})
+    facts = {"inputs": len(rows), "epochs": epochs, "width": width}
+    return Found(table, _scores(table, seed), facts)
+
+
+def _scores(table: pd.DataFrame, seed: int) -> dict[str, Finding]:
+    """F1, accuracy and kappa of each who sorted the maps, with heads drawn again."""
+    found: dict[str, np.ndarray] = {}
+    for name in ("network", "rule", "shuffled"):
+        grids = _confusions(table, "label", name, seed)
+        f1, n = np.nan_to_num(class_f1(grids)), grids.sum(-1)
+        found[f"{name}.macro"] = f1.mean(-1)
+        found[f"{name}.weighted"] = (f1 * n).sum(-1) / n.sum(-1)
+        found[f"{name}.accuracy"] = np.trace(grids, axis1=1, axis2=2) / n.sum(-1)
+        if name == "network":
+            found["network.kappa"] = kappa(grids)
+            found |= {f"network.f1.{one}": f1[:, i] for i, one in enumerate(PATTERNS)}
+    found["network.f1"] = found["network.macro"]
+    found["network.f1_over_shuffled"] = found["network.f1"] / found["shuffled.macro"].clip(1e-9)
+    return {name: drawn(values) for name, values in found.items()}
+
+
+# --- shares ---------------------------------------------------------------------------------------
+
+
+@experiment(version=1, trains=True)
+def pattern_counts(
+    *corpora: Corpus,
+    encoder: Encoder,
+    task: str,
+    recipes: Recipes,
+    models: Sequence[str],
+    labels: str,
+    epochs: int = 40,
+    width: int = 16,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Found:
+    """What the network calls every map of the fine-tuned model on the test inputs.
+
+    corpora  what the models of `recipes` were trained on, in that order, then the test inputs
+    table    input, layer, and a column per pattern: how many heads of the layer have it
+    """
+    *trains, test = corpora
+    net = network(trains, encoder, recipes, models, Schooling(epochs, width, seed))
+    train = dict(zip(recipes, trains, strict=True))[task]
+    plan: Any = {"task": task, "recipe": recipes[task], "progress": progress}
+    found = measure_tuned(train, test, [pattern_metric(net)], encoder=encoder, **plan)
+    counts = found.rows("pattern")[0].sum(2).astype(np.int16)  # example layer pattern
+    place, layer = np.indices(counts.shape[:2]).reshape(2, -1)
+    columns = dict(zip(PATTERNS, counts.reshape(-1, len(PATTERNS)).T, strict=True))
+    table = pd.DataFrame({"input": place, "layer": layer + 1, **columns})
+    pair = bool(test.examples and len(test.examples[0].parts) > 1)
+    facts = {"inputs": len(counts), "passes": len(counts), "task": task, "pair": pair}
+    return Found(table, facts=facts)
+
+
+@experiment(version=1)
+def pattern_overview(
+    *tables: pd.DataFrame, tasks: Sequence[str], pairs: Sequence[bool], seed: int = 0
+) -> Found:
+    """Fig. 2: the share of each pattern in each task, corrected for the network's errors.
+
+    tables  that of `pattern_network`, then those of `pattern_counts`, one per task
+    table   task, layer (0 for all), pattern, called (percent, as the network says), share, low,
+            high: corrected; the interval has the choice of inputs and that of labelled maps in it
+
+    The correction asks which shares would be called so, given what the network calls labelled
+    maps of each pattern that it has not seen: a maximum of the likelihood, for each task and layer.
+    It assumes that the network makes the same errors in all tasks. A little is added to every count
+    of errors, so that none counts as impossible because no example shows it.
+    """
+    judged, *counted = tables
+    generator = np.random.default_rng(seed)
+    errors = _confusions(judged, "label", "network", seed) + 0.1
+    errors = errors / errors.sum(-1, keepdims=True)
+    rows, whole = [], []
+    for table, task in zip(counted, tasks, strict=True):
+        n_layers = int(table["layer"].max())
+        counts = table[list(PATTERNS)].to_numpy(float).reshape(-1, n_layers, len(PATTERNS))
+        places = drawn_again(len(counts), generator)
+        called = np.stack([counts[at].mean(0) for at in places])  # draw layer called
+        called = called / called.sum(-1, keepdims=True)
+        for layer, own in enumerate([called.mean(1), *called.swapaxes(0, 1)]):
+            share = 100 * _true_shares(own, errors)
+            if layer == 0:
+                whole.append(share)
+            for name, percent, draws in zip(PATTERNS, 100 * own[0], share.T, strict=True):
+                row = {"task": task, "layer": layer, "pattern": name, "called": percent}
+                rows.append({**row, **vars(drawn(draws))})
+    found = _pattern_claims(np.stack(whole), np.array(pairs, bool))
+    table = pd.DataFrame(rows).rename(columns={"value": "share"})
+    return Found(table, found, {"tasks": list(tasks)})
+
+
+def _true_shares(called: np.ndarray, errors: np.ndarray, steps: int = 200) -> np.ndarray:
+    """(draw, label): the shares under which those called (draw, called) are most likely.
+
+    errors  (draw, label, called)
+    """
+    shares = np.full(called.shape, 1 / len(PATTERNS))
+    for _ in range(steps):  # expectation, maximisation
+        expected = np.einsum("dl,dlc->dc", shares, errors)
+        shares = shares * np.einsum("dlc,dc->dl", errors, called / expected)
+        shares = shares / shares.sum(-1, keepdims=True)
+    return shares
+
+
+def _pattern_claims(
+    shares: Float[np.ndarray, "task draw pattern"], is_pair: np.ndarray
+) -> dict[str, Finding]:
+    """The least, the most and the farthest apart of all tasks; `is_pair` of those of two texts."""
+    rest, block = (shares[..., PATTERNS.index(name)] for name in ("heterogeneous", "block"))
+    found = {
+        "patterns.heterogeneous_least": drawn(rest.min(0)),
+        "patterns.heterogeneous_most": drawn(rest.max(0)),
+        "patterns.first_three_least": drawn(shares[..., :3].sum(-1).min(0)),
+    }
+    if is_pair.any() and not is_pair.all():
+        found["patterns.block_lead"] = drawn(block[is_pair].mean(0) - block[~is_pair].mean(0))
+    if is_pair.sum() > 1:
+        of_pairs = shares[is_pair] / 100
+        apart = 0.5 * np.abs(of_pairs[:, None] - of_pairs[None]).sum(-1)
+        found["patterns.largest_distance"] = drawn(apart.max((0, 1)))
+    return found

@@ -26,10 +26,9 @@ from attnlib.errors import AttnlibError, BadValue
 from attnlib.models import Encoder, load_encoder
 from bookkit.claims import Finding, judge, load_paper
 from bookkit.store import Found
-from experiments.guan2020 import ablation, clusters, features, models, types, wall
+from experiments.guan2020 import ablation, clusters, models, types, wall
 from experiments.guan2020.ablation import ROWS, Row
-from experiments.guan2020.features import Features
-from experiments.guan2020.types import type_moves
+from experiments.guan2020.types import Features, type_moves
 from experiments.shared import ablate_command as command
 from experiments.shared import ablation as shared_ablation
 from experiments.shared.ablation import Outcome
@@ -119,7 +118,6 @@ def test_the_rows_are_those_of_the_paper() -> None:
     assert [row.number for row in ROWS] == list(range(1, 20)) == sorted(PRINTED)
     for row in ROWS:
         assert marks_of(row) == PRINTED[row.number][0], row
-        assert row.table == ("2" if row.number in printed(TABLE_2) else "3")
         assert row.key == f"row{row.number:02d}"
         assert list(row.types) == [name for name in TYPES if name in row.types]  # in this order
 
@@ -209,13 +207,13 @@ FOUR_LAYERS = (
 
 def test_columns_of_the_features() -> None:
     found = features_with(FOUR_LAYERS, 3)
-    assert [NAMES[place] for place in found.special] == ["cls", "sep", "comma", "period"]
-    assert {NAMES[place] for place in found.near} == {"window_01", "self"}
-    assert [NAMES[place] for place in found.far] == [f"window_{i:02d}" for i in range(2, 17)]
-    assert sorted([*found.special, *found.near, *found.far]) == list(range(21))
+    names = {part: [NAMES[place] for place in own] for part, own in found.parts.items()}
+    assert names["special"] == ["cls", "sep", "comma", "period"]
+    assert set(names["near"]) == {"window_01", "self"}
+    assert names["far"] == [f"window_{i:02d}" for i in range(2, 17)]
+    assert sorted(itertools.chain(*found.parts.values())) == list(range(21))
     heads = found.heads().to_numpy().tolist()
     assert heads[:4] == [[1, 1], [1, 2], [1, 3], [2, 1]] and heads[-1] == [4, 3]
-    assert found.layers.tolist() == [row[0] for row in heads]
 
 
 def naive_feature(weights: np.ndarray, tokens: Sequence[str]) -> np.ndarray:
@@ -254,7 +252,7 @@ PLAIN: dict[str, Any] = {"task": None, "recipe": None, "max_length": 66}
 @pytest.fixture
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> dict[Any, Any]:
     kept: dict[Any, Any] = {}
-    monkeypatch.setattr(features, "_KEPT", kept)
+    monkeypatch.setattr(types, "_KEPT", kept)
     return kept
 
 
@@ -266,10 +264,10 @@ def test_features_of_a_model_are_those_of_plain_loops(bert: Encoder, nothing_kep
         every = [naive_feature(maps[a, b], tokens) for a in range(LAYERS) for b in range(HEADS)]
         expected.append(every)
     inputs = corpus_of(*TEXTS)
-    found = features.features_of(inputs, encoder=bert, **PLAIN)
+    found = types.features_of(inputs, encoder=bert, **PLAIN)
     assert found.names == NAMES and found.tokens == n_tokens and found.n_heads == HEADS
     np.testing.assert_allclose(found.rows, expected, atol=1e-5)
-    told = features.head_features(inputs, encoder=bert, model="pretrained", **PLAIN)
+    told = types.head_features(inputs, encoder=bert, model="pretrained", **PLAIN)
     table = told.table.set_index(["layer", "head", "feature"])["value"]
     assert len(table) == LAYERS * HEADS * 21
     mean = np.mean(expected, 0).reshape(LAYERS, HEADS, 21)
@@ -285,37 +283,37 @@ def test_the_sum_farthest_from_1_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
     found = features_with(FOUR_LAYERS, 3)
     found.rows[2, 5, 0] += 0.25
     found.rows[1, 1, 3] -= 0.01
-    monkeypatch.setattr(features, "features_of", lambda *_, **__: found)
-    told = features.head_features(None, encoder=None, model="squad", **PLAIN).findings
+    monkeypatch.setattr(types, "features_of", lambda *_, **__: found)
+    told = types.head_features(None, encoder=None, model="squad", **PLAIN).findings
     assert told["features.sum"].value == pytest.approx(1.25)
     assert told["features.largest_gap"].value == pytest.approx(0.25)
 
 
 def test_features_are_found_once(bert: Encoder, nothing_kept: dict[Any, Any]) -> None:
     inputs = corpus_of(*TEXTS[1:])
-    first = features.features_of(inputs, encoder=bert, **PLAIN)
-    assert features.features_of(inputs, encoder=bert, **PLAIN) is first
-    other = features.features_of(inputs, encoder=bert, **PLAIN, windows=8)
+    first = types.features_of(inputs, encoder=bert, **PLAIN)
+    assert types.features_of(inputs, encoder=bert, **PLAIN) is first
+    other = types.features_of(inputs, encoder=bert, **PLAIN, windows=8)
     assert len(other.names) == 13 and len(nothing_kept) == 2
-    fewer = features.features_of(inputs, encoder=bert, **{**PLAIN, "max_length": 9})
+    fewer = types.features_of(inputs, encoder=bert, **{**PLAIN, "max_length": 9})
     assert fewer.tokens < first.tokens and len(nothing_kept) == 3
-    features.features_of(replace(inputs, digest="another"), encoder=bert, **PLAIN)
+    types.features_of(replace(inputs, digest="another"), encoder=bert, **PLAIN)
     assert len(nothing_kept) == 4
 
 
 def test_features_of_a_published_model_have_its_heads(
     bert: Encoder, nothing_kept: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(features, "model_of", lambda *_, **__: bert)
+    monkeypatch.setattr(types, "model_of", lambda *_, **__: bert)
     other = replace(bert, n_heads=2)
-    found = features.features_of(corpus_of(*TEXTS[1:]), encoder=other, **PLAIN)
-    assert found.layers.max() == LAYERS
+    found = types.features_of(corpus_of(*TEXTS[1:]), encoder=other, **PLAIN)
+    assert found.heads()["layer"].max() == LAYERS
 
 
 def test_readings_of_the_feature(bert: Encoder, nothing_kept: Any) -> None:
-    found = features.feature_decisions(corpus_of(*TEXTS), encoder=bert, model="squad", **PLAIN)
+    found = types.feature_decisions(corpus_of(*TEXTS), encoder=bert, model="squad", **PLAIN)
     table = found.table.set_index("reading")
-    assert len(table) == len(features.READINGS) == 8
+    assert len(table) == len(types.READINGS) == 8
     ours = table.iloc[0]
     assert ours["agreement"] == 1 and ours["same"] == 1
     counts = table[[f"n_{name}" for name in TYPES]]
@@ -568,9 +566,10 @@ def test_the_gap_at_four_is_never_negative(stub: Stub) -> None:
     assert gap == pytest.approx(table[2] - table[4]) and gap > 0.1
 
 
-def test_stability(stub: Stub) -> None:
+def test_stability(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
     stub(features_with(MANY, 5, spread=0.006))
-    found = clusters.type_stability(None, model="squad", ks=(4, 5), repeats=2, **STUBBED)
+    monkeypatch.setattr(clusters, "STABLE_KS", (4, 5))
+    found = clusters.type_stability(None, model="squad", repeats=2, **STUBBED)
     assert set(found.findings) == {"stability.squad", "stability.squad.k5"}
     one = found.findings["stability.squad"]
     assert (one.value, one.low, one.high) == (100, 100, 100)  # percent, as in Table 1
@@ -928,11 +927,10 @@ def test_what_is_given_to_an_ablation(reader: SpanReader, monkeypatch: Any) -> N
     settings: dict[str, Any] = {"encoder": reader.encoder, "recipe": None}
     other = corpus_of(*ASKED[:1], name="toy:train")
     found = ablation.reader_and_types((other, TOY, TOY_TYPES), **settings)
-    assert found[0] == (other, reader) and found[1] is TOY and found[2] is TOY_TYPES
+    assert found[0] == (other, reader) and found[2] is TOY_TYPES
+    assert found[1] == dict(enumerate(TOY.examples))
     assert ablation.reader_and_types((TOY, TOY_TYPES), **settings)[0] == (reader,)
-    for given in ((TOY,), (TOY_TYPES,), (TOY, TOY_TYPES, TOY_TYPES), ()):
-        with pytest.raises(BadValue, match="one table of head types"):
-            ablation.reader_and_types(given, **settings)
+    assert len(ablation.reader_and_types((TOY, TOY_TYPES), **settings, n_questions=2)[1]) == 2
 
 
 def test_a_type_without_heads_has_no_control(world: Callable[..., Found]) -> None:
@@ -1114,10 +1112,10 @@ def test_models_by_name() -> None:
         **{"model": "pretrained", "task": None, "recipe": None}
     }
     squad = found["squad"]
-    assert squad.train is not None and squad.train.digest == "squad:train 7"
+    assert [one.digest for one in squad.corpora] == ["squad:train 7"]
     assert squad.settings["task"] == "spans" and squad.settings["recipe"]["epochs"] == 2
     assert squad.settings["recipe"]["max_length"] == 64
-    assert [found[task].train.digest for task in ("mrpc", "mnli")] == [  # type: ignore[union-attr]
+    assert [found[task].corpora[0].digest for task in ("mrpc", "mnli")] == [
         *("mrpc:train None", "mnli:train 3")
     ]
     assert found["mrpc"].settings["model"] == found["mrpc"].settings["task"] == "mrpc"
@@ -1127,7 +1125,7 @@ def test_models_by_name() -> None:
 @pytest.mark.parametrize(
     ("questions", "tasks", "message"),
     [
-        (LEARN, {"mrcp": {}}, "task 'mrcp' is unknown; expected one of"),
+        (LEARN, {"mrcp": {}}, "task is 'mrcp'; expected one of"),
         ({"epochs": 2}, {}, "the settings of 'squad' are wrong .*train"),
         ({**LEARN, "epoch": 2}, {}, "'epoch'.*epochs"),
         (LEARN, {"mrpc": {"steps": 2}}, "the settings of 'mrpc' are wrong"),
@@ -1293,15 +1291,14 @@ def test_every_claim_is_measured_and_every_number_is_claimed(
     given = features_with(MANY, 5, spread=0.006)
     stub(given)
     # What this finds has its own tests; here only the names of the numbers count.
-    again = SimpleNamespace(mean=0.9, low=0.8, high=1.0, values=np.ones(2))
+    again = np.array([0.9, 0.8, 1.0])
     monkeypatch.setattr(clusters, "stabilities", lambda *_, **__: again)
-    monkeypatch.setattr(features, "features_of", lambda *_, **__: given)
     monkeypatch.setattr(models, "reader_of", lambda *_, **__: reader)
     of = {model: types.head_types(None, model=model, **STUBBED) for model in MODELS}
     tables = [one.table for one in of.values()]
     stable = [clusters.type_stability(None, model=model, **STUBBED).findings for model in MODELS]
     found = [
-        features.head_features(None, model="squad", **STUBBED).findings,
+        types.head_features(None, model="squad", **STUBBED).findings,
         *(one.findings for one in of.values()),
         counted.findings,
         *stable,

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from attnlib.metrics.distance import distance_metrics
-from experiments.guan2020.clusters import matched, silhouettes
+from experiments.guan2020.clusters import matched
+from experiments.guan2020.types import silhouettes
 from experiments.shared.ablation import harm_p_value
 from experiments.shared.head_types import fitted, naming
 from experiments.shared.training.answers import exact_match, token_f1

@@ -20,8 +20,8 @@ from attnlib.errors import BadValue, CorpusError
 from attnlib.measuring.head_tables import head_rows
 from attnlib.models import Encoder, load_encoder
 from bookkit.claims import load_paper
-from experiments.kovaleva2019 import disabling, frames, links, pattern_shares, tuning, words
-from experiments.kovaleva2019.patterns import PATTERNS, class_f1, confusion
+from experiments.kovaleva2019 import disabling, frames, patterns, tuning, words
+from experiments.kovaleva2019.patterns import PATTERNS, LabelledMap, class_f1, confusion
 from experiments.shared.sortings import kappa
 from experiments.shared.training.finetune import finetuned
 from tests.experiments.shared.training.test_finetune import SHORT, planted
@@ -62,7 +62,7 @@ def test_scores_of_starts_by_hand() -> None:
 
 def test_a_constant_score_has_no_correlation() -> None:
     table = answers([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 5.0])
-    found = tuning.starts_overview(table, tasks=["stsb"], starts=["pretrained"])
+    found = tuning.starts_overview(*[table] * 4, tasks=["stsb"], starts=list(tuning.STARTS))
     assert found.findings["tuning.stsb.above_constant"].value == pytest.approx(100.0)
 
 
@@ -70,7 +70,7 @@ def test_differences_of_starts_are_paired() -> None:
     """Two models that answer alike differ by nothing in every draw, however few the inputs."""
     rng = np.random.default_rng(0)
     table = answers(rng.integers(0, 2, 50).tolist(), rng.integers(0, 2, 50).tolist())
-    found = tuning.starts_overview(table, table, tasks=["rte"], starts=["random", "pretrained"])
+    found = tuning.starts_overview(*[table] * 4, tasks=["rte"], starts=list(tuning.STARTS))
     below = found.findings["tuning.rte.random_below"]
     assert (below.value, below.low, below.high) == (0.0, 0.0, 0.0)
     assert (
@@ -258,8 +258,8 @@ def test_partial_correlation_removes_what_a_third_explains() -> None:
     third = rng.normal(size=2000)
     one, other = (third + rng.normal(size=2000) for _ in range(2))
     assert spearmanr(one, other).statistic > 0.4
-    assert abs(links.partial_rank(one, other, third)) < 0.06
-    assert math.isnan(links.partial_rank(third, other, third))
+    assert abs(words.partial_rank(one, other, third)) < 0.06
+    assert math.isnan(words.partial_rank(third, other, third))
 
 
 def test_partial_correlation_by_residuals() -> None:
@@ -271,7 +271,7 @@ def test_partial_correlation_by_residuals() -> None:
     a, b, c = (rankdata(row) for row in given)
     line = np.stack([np.ones(60), c], axis=1)
     left = [y - line @ np.linalg.lstsq(line, y, rcond=None)[0] for y in (a, b)]
-    assert links.partial_rank(*given) == pytest.approx(np.corrcoef(*left)[0, 1])
+    assert words.partial_rank(*given) == pytest.approx(np.corrcoef(*left)[0, 1])
 
 
 def test_sep_is_first_also_where_it_is_one_with_cls() -> None:
@@ -283,7 +283,7 @@ def test_sep_is_first_also_where_it_is_one_with_cls() -> None:
         read(noun=0.4, sep=0.3, punctuation=0.35),
         read(sep=0.3, punctuation=0.31),
     ]
-    found = links.cls_overview(*tables, tasks=["stsb", "rte", "qnli"])
+    found = words.cls_overview(*tables, tasks=["stsb", "rte", "qnli"])
     assert found.table["sep_first"].tolist() == [True, False, False]
     assert found.findings["cls.sep_first"].value == pytest.approx(1 / 3)
     assert found.findings["cls.punctuation_first"].value == pytest.approx(2 / 3)
@@ -295,7 +295,7 @@ def test_copies_and_costs_by_hand() -> None:
     change = pd.DataFrame(
         {"layer": [1, 1, 2, 2, 1], "head": [1, 2, 1, 2, 0], "change": [-3.0, 1.0, 0.0, -2.0, -50.0]}
     )
-    found = links.repeats_overview(copies, change)
+    found = words.repeats_overview(copies, change)
     assert found.facts["needed"] == "1-1" and found.findings["repeats.best_ratio"].value == 4.0
     assert found.findings["repeats.cost_correlation"].value == pytest.approx(1.0)
 
@@ -320,7 +320,7 @@ def test_shares_are_corrected_by_what_the_network_mistakes() -> None:
     v, d, m, b, h = PATTERNS
     right = [(name, name) for name in (d, m, b, h)] * 200
     pairs = right + [(v, v)] * 400 + [(v, h)] * 200
-    found = pattern_shares.pattern_overview(
+    found = patterns.pattern_overview(
         judged(pairs),
         counted(*[(4, 2, 0, 0, 6)] * 30),  # of 6 vertical maps 2 are called heterogeneous
         counted(*[(4, 2, 0, 4, 2)] * 30),
@@ -338,8 +338,9 @@ def test_shares_are_corrected_by_what_the_network_mistakes() -> None:
 
 
 def test_heads_are_drawn_whole() -> None:
-    draws = pattern_shares.drawn_heads(["a", "a", "b", "c", "c", "c"], seed=0)
-    assert draws[0].tolist() == [0, 1, 2, 3, 4, 5] and len(draws) == 1 + pattern_shares.DRAWS
+    maps = pd.DataFrame({"model": list("aabccc"), "layer": 1, "head": 2})
+    draws = patterns.drawn_heads(maps, seed=0)
+    assert draws[0].tolist() == [0, 1, 2, 3, 4, 5] and len(draws) == 1 + tuning.REPLICATES
     for at in draws[1:50]:
         counts = np.bincount(at, minlength=6)
         assert counts[0] == counts[1] and counts[3] == counts[4] == counts[5]
@@ -349,13 +350,13 @@ def test_a_task_trained_otherwise_brings_no_labelled_maps(bert: Encoder) -> None
     recipe = {"epochs": 3, "batch_size": 32, "learning_rate": 1e-4, "max_length": 128}
     named = replace(bert, name="e5-small")
     whole = Corpus("mrpc:train", "task", (None,) * 3668, {}, "", "")  # type: ignore[arg-type]
-    known = pattern_shares.known_maps([], named, {"mrpc": recipe}, [whole])
+    known = patterns.known_maps([], named, {"mrpc": recipe}, [whole])
     assert {row.task for row in known} == {"mrpc"}
     with pytest.raises(BadValue, match="was labelled"):
-        pattern_shares.known_maps([], named, {"mrpc": {**recipe, "epochs": 1}}, [whole])
+        patterns.known_maps([], named, {"mrpc": {**recipe, "epochs": 1}}, [whole])
     part = replace(whole, examples=whole.examples[:9])
     with pytest.raises(BadValue, match="was labelled"):
-        pattern_shares.known_maps([], named, {"mrpc": recipe}, [part])
+        patterns.known_maps([], named, {"mrpc": recipe}, [part])
 
 
 def test_a_network_taught_nonsense_is_no_better_than_chance(
@@ -368,18 +369,12 @@ def test_a_network_taught_nonsense_is_no_better_than_chance(
 
     shades, labels = planted_pictures(200)
     rows = [
-        type(
-            "Row",
-            (),
-            {"id": f"m{i}", "model": "m", "task": "", "layer": i, "head": 1, "fold": i % 2},
-        )()
+        LabelledMap(f"m{i}", "m", "", "toy:dev", "0", i, 1, i % 2, "", "", "")
         for i in range(len(labels))
     ]
     given = (rows, shades, labels, labels.numpy())
-    monkeypatch.setattr(pattern_shares, "labelled_pictures", lambda *a, **k: given)
-    found = pattern_shares.pattern_network(
-        encoder=bert, recipes={}, models=[], labels="x", epochs=15
-    )
+    monkeypatch.setattr(patterns, "labelled_pictures", lambda *a, **k: given)
+    found = patterns.pattern_network(encoder=bert, recipes={}, models=[], labels="x", epochs=15)
     assert found.findings["rule.macro"].value == pytest.approx(1.0)
     assert found.findings["network.f1"].value > 0.7 > 0.5 > found.findings["shuffled.macro"].value
     assert found.findings["network.f1_over_shuffled"].value > 2
@@ -398,7 +393,7 @@ def test_scores_of_confusions_are_those_of_scikit_learn() -> None:
 
 
 def test_labels_have_their_kappa_and_every_class() -> None:
-    found = pattern_shares.label_counts(labels="digest")
+    found = patterns.label_counts(labels="digest")
     assert found.table["n"].sum() == found.facts["maps"] >= 400
     own = found.findings["labels.kappa"]
     assert own.low < own.value < own.high <= 1
@@ -408,7 +403,7 @@ def test_labels_have_their_kappa_and_every_class() -> None:
 
 def test_maps_of_unknown_models_are_refused(bert: Encoder) -> None:
     with pytest.raises(BadValue, match="no map of gpt was labelled"):
-        pattern_shares.known_maps(["gpt"], bert, {}, [])
+        patterns.known_maps(["gpt"], bert, {}, [])
 
 
 # --- everything on a tiny model, and all claims ---------------------------------------------------
@@ -435,9 +430,8 @@ def test_experiments_on_a_tiny_model(
     assert np.array_equal(swept.table["whole"], trained.table["answer"])
     found = tuning.map_cosines(train, test, **options)
     assert found.table["cosine"].between(0, 1 + 1e-9).all()
-    assert np.allclose(
-        tuning.layer_draws(found).iloc[0], found.table.groupby("layer")["cosine"].mean(), atol=1e-5
-    )
+    layers = found.table.groupby("layer")["cosine"].mean()
+    assert np.allclose(found.facts["layers"][0], layers, atol=1e-5)
 
 
 def test_every_claim_has_a_measure_that_some_experiment_makes() -> None:
@@ -465,22 +459,17 @@ def test_what_survives_control_is_what_the_overview_counts() -> None:
     assert layers.tolist() == [f"layer {n}" for n in range(1, 5)]
 
 
-def test_links_that_are_positions_and_missing_words() -> None:
+def test_links_that_are_positions() -> None:
     rng = np.random.default_rng(0)
     near = rng.random((3, 4))
     columns = {"near": near, "subject": near**2, "pronoun": rng.random((3, 4))}
     for name in ("subject", "pronoun"):
         columns |= {f"{name}_lead": rng.random((3, 4)), f"{name}_q": np.full((3, 4), 0.01)}
-    found = links.link_overview(head_rows(**columns), tasks=["sst2"])
+    found = words.link_overview(head_rows(**columns), tasks=["sst2"])
     shown = found.table.set_index("link")
     assert shown.loc["subject", "diagonal"] == pytest.approx(1.0)
     assert math.isnan(shown.loc["subject", "other_given_near"])
     assert found.findings["tokens.subject_beyond_distance"].value == 100.0
-    stripes = head_rows(after=near, change=near - 0.5, q=np.zeros((3, 4)))
-    both = pd.concat([stripes.assign(kind=kind, n=5) for kind in ("negation", "cls")])
-    skipped, counted = words.missing_as_zero(both.reset_index(), 20).to_dict("records")
-    assert skipped["authors_way"] == skipped["paper_way"]  # their code leaves these inputs out
-    assert counted["authors_way"] == pytest.approx(counted["paper_way"] / 4)  # 5 of 20 have it
 
 
 def test_negations_by_letters_are_counted_beside_words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -505,8 +494,6 @@ def test_negations_by_letters_are_counted_beside_words(monkeypatch: pytest.Monke
 def test_a_model_without_labelled_maps_is_shown_those_of_another(
     model: str, folders: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from experiments.kovaleva2019.patterns import LabelledMap
-
     encoder = load_encoder(folders("bert"), device="cpu")
     texts = planted(3, name="toy")
     loaded: list[str] = []
@@ -527,10 +514,10 @@ def test_a_model_without_labelled_maps_is_shown_those_of_another(
         loaded.append(name)
         return replace(encoder, name=name)
 
-    monkeypatch.setattr(pattern_shares, "labelled_maps", lambda: rows)
-    monkeypatch.setattr(pattern_shares, "load_encoder", load)
-    found = pattern_shares.example_maps(replace(encoder, name=model), {"toy:dev": texts})
+    monkeypatch.setattr(patterns, "labelled_maps", lambda: rows)
+    monkeypatch.setattr(patterns, "load_encoder", load)
+    found = patterns.example_maps(replace(encoder, name=model), {"toy:dev": texts})
     assert [one.pattern for one in found] == ["block", "block"]
-    assert found[0].picture.shape == (pattern_shares.LARGE, pattern_shares.LARGE)
+    assert found[0].picture.shape == (patterns.LARGE, patterns.LARGE)
     assert loaded == (["labelled"] if model == "bert" else [])
     assert not np.array_equal(found[0].picture, found[1].picture)
