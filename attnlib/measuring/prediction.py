@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlib.attention.words import WordMaps, word_maps
+from attnlib.attention.encode import Progress
+from attnlib.attention.maps import refuse_infinite
+from attnlib.attention.words import word_maps
 from attnlib.data.corpora import ALIASES, Corpus, known_corpora, load_corpus
 from attnlib.data.examples import Tree
 from attnlib.errors import BadValue, CorpusError, UnknownName, check_choice, did_you_mean
@@ -167,7 +170,7 @@ def predictions(
     max_length: int = 128,
     batch_size: int = 16,
     on_long: str = "skip",
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Predictions:
     """One pass over trees: what every head picks for every word; maps are forgotten at once.
 
@@ -183,17 +186,11 @@ def predictions(
     shape = (int(starts[-1]), encoder.n_layers * encoder.n_heads)
     attended, attending = np.full(shape, NOBODY, np.int16), np.full(shape, NOBODY, np.int16)
     pieces, seen = np.zeros(shape[0], bool), np.zeros(shape[0], bool)
-    for maps in word_maps(
-        encoder,
-        trees,
-        from_pieces=from_pieces,
-        max_length=max_length,
-        batch_size=batch_size,
-        on_long=on_long,
-        skipped=skipped,
-        progress=progress,
-    ):
-        _refuse_infinite(maps, encoder)
+    how: Any = {"from_pieces": from_pieces, "max_length": max_length, "on_long": on_long}
+    how |= {"batch_size": batch_size, "skipped": skipped, "progress": progress}
+    for maps in word_maps(encoder, trees, **how):
+        finite = maps.weights.isfinite().flatten(1).all(1)
+        refuse_infinite(encoder.name, "its attention is not finite", finite, maps.index)
         real = maps.real_words()
         picks = [pick.cpu().numpy() for pick in most_attended(maps.between_words(), real)]
         for row, tree in enumerate(maps.index):
@@ -224,14 +221,3 @@ def predictions(
         attended=attended[seen],
         attending=attending[seen],
     )
-
-
-def _refuse_infinite(maps: WordMaps, encoder: Encoder) -> None:
-    """The largest of some NaN is any of them: that must not become an answer."""
-    bad = ~maps.weights.isfinite().flatten(1).all(1)
-    if bad.any():
-        raise BadValue(
-            f"'{encoder.name}': its attention is not finite, first in document "
-            f"{maps.index[int(bad.long().argmax())] + 1}. Expected finite weights: check the "
-            "checkpoint, or load it in single precision."
-        )

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from attnlib.attention.encode import batches, encode
+from attnlib.attention.encode import batches_of
 from attnlib.data.corpora import Corpus, with_trees
 from attnlib.errors import BadValue, check_choice
 from attnlib.measuring.bootstrap import estimate
@@ -120,9 +120,7 @@ def _ceilings(
     """
     sums = {sieve.key: [0.0, 0] for sieve in sieves}
     n_tokens = 0
-    for batch in batches(
-        encode(corpus.examples, encoder, **limits), encoder, batch_size=batch_size
-    ):
+    for batch in batches_of(corpus.examples, encoder, batch_size=batch_size, **limits):
         n_tokens += int(batch.real.sum())
         for sieve in sieves:
             counts, asked = even_share(batch, sieve.mask(batch), "paper", relation=sieve)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from attnlib.attention.encode import Batch, batches, encode
-from attnlib.attention.maps import Attention
+from attnlib.attention.encode import Batch, Progress, batches_of
+from attnlib.attention.maps import Attention, refuse_infinite
 from attnlib.attention.tap import Tap, run_tapped, tapped
 from attnlib.data.corpora import Corpus, load_corpus
 from attnlib.errors import BadValue, CorpusError
@@ -25,8 +26,6 @@ from attnlib.metrics.mass import Selectors, mass_metric
 from attnlib.metrics.registry import METRICS, Metric, Partial, merge
 from attnlib.metrics.relations import Relation
 from attnlib.models import Encoder, load_encoder
-
-Progress = Callable[[int, int], None]
 
 
 class Measurement:
@@ -209,14 +208,12 @@ def stream(
     skipped: Counter[str] = Counter(corpus.skipped)
     shard = Shard()
     watch = Watch(encoder, metrics, max_length)
-    pieces = encode(
-        corpus.examples, encoder, max_length=max_length, on_long=on_long, skipped=skipped
-    )
+    limits: Any = {"max_length": max_length, "on_long": on_long, "skipped": skipped}
     with torch.inference_mode(), tapped(encoder, watch.tap):
-        for batch in batches(pieces, encoder, batch_size=batch_size):
+        for batch in batches_of(
+            corpus.examples, encoder, batch_size=batch_size, progress=progress, **limits
+        ):
             shard.append(batch.index, watch.reduce(batch, segment_ids))
-            if progress is not None:
-                progress(len(shard.index), len(corpus.examples))
     seconds = time.perf_counter() - started
     return Measurement(encoder, corpus.name, metrics, shard, dict(skipped), seconds)
 
@@ -255,18 +252,14 @@ class Watch:
         return partials
 
     def _refuse_infinite(self, key: str, partial: Partial) -> None:
-        """A NaN among the weights of a model must not become a NaN among its results."""
         bad = ~partial.total.isfinite() & (partial.spread_weight() > 0)
-        if not bad.any():
-            return
-        row, place = (int(axis.min()) for axis in bad.nonzero(as_tuple=True)[:2])
-        across = any(key == metric.key for metric in self.across)
-        layer = place // self.encoder.n_heads if across else place
-        raise BadValue(
-            f"'{self.encoder.name}': {key} is not finite from layer {layer + 1} on, first in "
-            f"document {self._batch.index[row] + 1}. Expected finite weights: check the "
-            "checkpoint, or load it in single precision."
-        )
+        if bad.any():
+            place = int(bad.nonzero()[:, 1].min())
+            across = any(key == metric.key for metric in self.across)
+            layer = place // self.encoder.n_heads if across else place
+            trouble = f"{key} is not finite from layer {layer + 1} on"
+            finite = ~bad.flatten(1).any(1)
+            refuse_infinite(self.encoder.name, trouble, finite, self._batch.index)
 
     def _observe(self, layer: int, rows: slice, weights: Tensor, scores: Tensor | None) -> None:
         if rows.start not in self._parts:  # every layer sees the same slices of the batch

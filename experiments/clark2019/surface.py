@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from attnlib.attention.encode import batches, encode
+from attnlib.attention.encode import batches_of
 from attnlib.data.corpora import Corpus
 from attnlib.measuring.bootstrap import Grids, Statistic, statistics
 from attnlib.measuring.stream import Progress, measure
@@ -83,9 +83,8 @@ def surface(
 
 def even_shares(encoder: Encoder, corpus: Corpus, max_length: int) -> dict[str, float]:
     """For each kind of key, its share of all pieces, averaged over texts: an even head's mass."""
-    pieces = encode(corpus.examples, encoder, max_length=max_length)
     shares: dict[str, list[torch.Tensor]] = {}
-    for batch in batches(pieces, encoder):
+    for batch in batches_of(corpus.examples, encoder, max_length=max_length):
         kinds = {"cls": batch.cls, "sep": batch.sep, "period_or_comma": batch.period | batch.comma}
         for name, mask in kinds.items():
             shares.setdefault(f"mass_to_{name}", []).append(mask.sum(-1) / batch.n_real)

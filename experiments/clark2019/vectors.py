@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from attnlib.data.assets import resolve
@@ -17,6 +18,7 @@ from attnlib.errors import AssetError, BadValue
 ASSET = "glove-50d"
 TABLE = "glove_6B_50d_emb.npy"
 INDEX = "glove_6B_index.parquet"
+AGAIN = f"Run `attnlib fetch {ASSET} --force`."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,39 +65,19 @@ def load_vectors(folder: Path | None = None) -> Vectors:
     read, so only the rows that are asked for reach the memory.
     """
     home = resolve(ASSET) if folder is None else folder
-    table, words = _table(home / TABLE), _words(home / INDEX)
-    if len(words) != len(table):
-        names = f"names {len(words):,} words, but {TABLE} has {len(table):,} vectors"
-        raise _broken(home / INDEX, names, ", or give a folder whose files belong together")
+    table = _read(home / TABLE, lambda path: np.load(path, mmap_mode="r"))
+    words = _read(home / INDEX, lambda path: pd.read_parquet(path, columns=["index"])["index"])
     rows = {word: row for row, word in enumerate(words)}
-    if len(rows) != len(words):
-        twice = len(words) - len(rows)
-        raise _broken(home / INDEX, f"names {twice:,} words twice; expected each once")
+    if table.ndim != 2 or table.dtype != np.float32 or not len(table) == len(words) == len(rows):
+        raise AssetError(
+            f"{home / TABLE} holds {table.dtype} of shape {table.shape} for {len(rows):,} words; "
+            f"expected float32 (word, dim). {AGAIN}"
+        )
     return Vectors(table, rows)
 
 
-def _broken(path: Path, reason: str, more: str = "") -> AssetError:
-    return AssetError(f"{path} {reason}. Run `attnlib fetch {ASSET} --force`{more}.")
-
-
-def _table(path: Path) -> np.ndarray[Any, np.dtype[np.float32]]:
+def _read(path: Path, reader: Callable[[Path], Any]) -> Any:
     try:
-        table: np.ndarray[Any, np.dtype[Any]] = np.load(path, mmap_mode="r")
-    except (OSError, ValueError, EOFError) as error:
-        raise _broken(path, f"cannot be read as an array ({error})") from error
-    if table.ndim != 2 or table.dtype != np.float32:
-        holds = f"holds {table.dtype} of shape {table.shape}"
-        raise _broken(path, f"{holds}; expected float32 (word, dim)")
-    return table
-
-
-def _words(path: Path) -> list[str]:
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        column = pyarrow.parquet.read_table(path, columns=["index"]).column("index")
-    except (pyarrow.ArrowException, OSError, KeyError) as error:
-        raise _broken(path, f"cannot be read as a table with a column 'index' ({error})") from error
-    words: list[str] = column.to_pylist()
-    return words
+        return reader(path)
+    except (OSError, ValueError, EOFError, KeyError) as error:
+        raise AssetError(f"{path} cannot be read ({error}). {AGAIN}") from error

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 import torch
 
-from attnlib.attention.encode import batches, encode, model_inputs
+from attnlib.attention.encode import batches_of, model_inputs
 from attnlib.data.corpora import Corpus
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment
@@ -23,9 +25,9 @@ def delimiter_twins(test: Corpus, *, encoder: Encoder, max_length: int = 128) ->
     the same attention. At most 50 inputs are read.
     """
     examples = test.examples[:MOST]
-    pieces = encode(examples, encoder, max_length=max_length, on_long="truncate")
+    limits: Any = {"max_length": max_length, "on_long": "truncate"}
     shares: list[list[float]] = [[] for _ in range(encoder.n_layers + 1)]
-    for batch in batches(pieces, encoder, batch_size=1):
+    for batch in batches_of(examples, encoder, batch_size=1, **limits):
         with torch.inference_mode():
             inputs = model_inputs(batch, encoder)
             hidden = encoder.model(**inputs, output_hidden_states=True).hidden_states
