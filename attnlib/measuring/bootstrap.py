@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int, Num
 
 from attnlib.errors import BadValue
 
@@ -61,6 +61,26 @@ def estimate(
         np.where(n > 1, end.reshape(shape), np.nan) for end in percentile_interval(spread, level)
     )
     return Estimate(mean.reshape(shape), low, high, n)
+
+
+def by_group(
+    values: Float[np.ndarray, "value *axes"], group: Int[np.ndarray, " value"], n_groups: int
+) -> tuple[Float[np.ndarray, "group *axes"], Float[np.ndarray, "group *axes"]]:
+    """Sum and number of the defined values of each group, such as a sentence or a document."""
+    total = np.zeros((n_groups, *values.shape[1:]))
+    number = np.zeros_like(total)
+    np.add.at(total, group, np.nan_to_num(values))
+    np.add.at(number, group, ~np.isnan(values))
+    return total, number
+
+
+def percentage(
+    right: Float[np.ndarray, " example"], asked: Num[np.ndarray, " example"]
+) -> tuple[float, float, float]:
+    """The percentage right of all that was asked, and the ends of its interval over examples."""
+    found = estimate(right[:, None], asked[:, None], micro=True)
+    mean, low, high = (100 * float(part[0]) for part in (found.mean, found.low, found.high))
+    return mean, low, high
 
 
 Grids = Mapping[str, np.ndarray]

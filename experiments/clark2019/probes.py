@@ -23,8 +23,8 @@ from attnlib.attention.words import word_maps
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Tree
 from attnlib.errors import BadValue, CorpusError
-from attnlib.measuring.bootstrap import estimate
-from attnlib.measuring.prediction import is_punct
+from attnlib.measuring.best_heads import is_punct
+from attnlib.measuring.bootstrap import percentage
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder, random_twin
 from bookkit.store import Found, experiment, findings
@@ -118,7 +118,7 @@ class Scores:
     @property
     def uas(self) -> tuple[float, float, float]:
         """The unlabelled attachment score in percent, with its interval over sentences."""
-        return _percent(self.right, self.asked)
+        return percentage(self.right, self.asked)
 
     def row(self) -> dict[str, Any]:
         """A row of the table; the training loss is that of the last tenth of the training."""
@@ -138,12 +138,7 @@ def paired_difference(one: Scores, other: Scores) -> tuple[float, float, float]:
     """How many points of UAS one is above the other, with a bootstrap interval over sentences."""
     if not np.array_equal(one.asked, other.asked):
         raise BadValue("two probes were asked different words; expected the same test trees.")
-    return _percent(one.right - other.right, one.asked)
-
-
-def _percent(right: np.ndarray, asked: np.ndarray) -> tuple[float, float, float]:
-    found = estimate(right[:, None], asked[:, None], micro=True)
-    return 100 * float(found.mean[0]), 100 * float(found.low[0]), 100 * float(found.high[0])
+    return percentage(one.right - other.right, one.asked)
 
 
 # --- training -------------------------------------------------------------------------------------

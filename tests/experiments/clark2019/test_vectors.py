@@ -96,7 +96,7 @@ def test_a_table_cut_short_and_an_index_without_its_column(tmp_path: Path) -> No
         load_vectors(tmp_path)
     write(tmp_path)
     pyarrow.parquet.write_table(pyarrow.table({"word": WORDS}), tmp_path / INDEX)
-    with pytest.raises(AssetError, match="cannot be read .*index"):
+    with pytest.raises(AssetError, match=r"cannot be read .*index"):
         load_vectors(tmp_path)
 
 

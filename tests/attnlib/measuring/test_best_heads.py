@@ -19,9 +19,17 @@ from attnlib.attention.words import WordMaps
 from attnlib.data.examples import Tree
 from attnlib.errors import BadValue, CorpusError, TooLong, UnknownName
 from attnlib.measuring import best_heads as choosing
-from attnlib.measuring import prediction
-from attnlib.measuring.best_heads import DIRECTIONS, OFFSETS, accuracy_grid, best_heads, halves
-from attnlib.measuring.prediction import Predictions, load_trees, predictions
+from attnlib.measuring.best_heads import (
+    DIRECTIONS,
+    OFFSETS,
+    Predictions,
+    accuracy_grid,
+    best_heads,
+    halves,
+    hits,
+    load_trees,
+    predictions,
+)
 from attnlib.models import Encoder, load_encoder
 from tests.families import folders, one_thread
 
@@ -77,7 +85,7 @@ def picked(
                     is_real[row, 2:n] = torch.tensor(real[i])
             yield WordMaps(tuple(index), weights, is_real)
 
-    monkeypatch.setattr(prediction, "word_maps", made)
+    monkeypatch.setattr(choosing, "word_maps", made)
     encoder = Encoder("made", None, None, 1, n_heads, n_segments=2, max_length=512, source="")
     return predictions(encoder, trees)
 
@@ -323,8 +331,9 @@ def poss(
 ) -> tuple[float, float]:
     """Accuracy at nmod:poss without and with the rule."""
     found = picked(monkeypatch, [POSS], [np.array([rows(4, **weights)])])
+    words = found.dependents("nmod:poss")
     without, by_rule = (
-        accuracy_grid(found, "nmod:poss", direction, variant, possessive_clitic=on)[0, 0]
+        100 * hits(found, words, direction, variant, possessive_clitic=on).mean()
         for on in (False, True)
     )
     return float(without), float(by_rule)
@@ -369,8 +378,8 @@ def test_the_rule_holds_for_offsets_too_and_for_nothing_else(
     pronoun = tree("my/2/nmod:poss dog/0/root")
     found = picked(monkeypatch, [pronoun], [np.ones((1, 2, 2))])
     for variant in ("paper", "authors"):
-        grid = accuracy_grid(found, "nmod:poss", variant=variant, possessive_clitic=True)
-        assert grid.tolist() == [[100.0]]
+        words = found.dependents("nmod:poss")
+        assert hits(found, words, "dep->head", variant, possessive_clitic=True).all()
 
 
 # --- the clean way, and intervals ------------------------------------------------------------
