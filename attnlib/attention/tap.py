@@ -27,7 +27,7 @@ from attnlib.attention.encode import Batch, batches_of, model_inputs
 from attnlib.attention.maps import Attention
 from attnlib.data.examples import Example, Segment
 from attnlib.errors import Unobservable
-from attnlib.models import Encoder
+from attnlib.models import OBSERVABLE, Encoder
 
 NAME = "attnlib"
 PROBE = "It was, after all, a small world."
@@ -227,8 +227,7 @@ def _alike(plain: Tensor, seen: Tensor) -> bool:
 
 def _unobservable(encoder: Encoder, reason: str) -> Unobservable:
     return Unobservable(
-        f"'{encoder.name}': {reason}. Its attention cannot be observed; use an encoder such as "
-        "BERT, DistilBERT, RoBERTa, MPNet or ELECTRA."
+        f"'{encoder.name}': {reason}. Its attention cannot be observed; use {OBSERVABLE}."
     )
 
 

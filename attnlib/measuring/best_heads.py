@@ -360,7 +360,6 @@ def best_heads(
     relations: Sequence[str] | None = None,
     min_count: int = 100,
     variant: str = "paper",
-    offsets: Sequence[int] | None = None,
     possessive_clitic: bool = False,
     seed: int = 0,
     replicates: int = REPLICATES,
@@ -381,18 +380,13 @@ def best_heads(
     [['all', 8, 100.0, 1], ['det', 4, 100.0, 1], ['nsubj', 4, 100.0, 1]]
     """
     check_choice("variant", variant, VARIANTS)
-    offsets = OFFSETS[variant] if offsets is None else offsets
-    if not len(offsets) or 0 in offsets:
-        raise BadValue(f"offsets are {list(offsets)}; expected whole numbers other than 0.")
     check_min_count(min_count)
+    offsets, rule = OFFSETS[variant], {"possessive_clitic": possessive_clitic}
     half, rows, sums = halves(found.n_sentences, seed), [], []
     for name in _listed(found, relations, min_count, variant):
         words = found.dependents(name, variant)
-        sides = [
-            hits(found, words, side, variant, possessive_clitic=possessive_clitic)
-            for side in DIRECTIONS
-        ]
-        places = offset_hits(found, words, offsets, variant, possessive_clitic=possessive_clitic)
+        sides = [hits(found, words, side, variant, **rule) for side in DIRECTIONS]
+        places = offset_hits(found, words, offsets, variant, **rule)
         row, columns = _row(found, np.hstack(sides), places, half[found.rank[words]])
         rows.append({"relation": name, "n": len(words), **row, "offset": offsets[row["offset"]]})
         sums.append(by_group(np.stack(columns, axis=1), found.rank[words], len(half)))

@@ -134,11 +134,6 @@ def by_key(key: str, what: str, source: str, keys: Held, **named: Any) -> Relati
     return Relation(key, what, pairs, source=source, keys=keys, **named)
 
 
-def by_pair(key: str, what: str, source: str, pairs: Held, **named: Any) -> Relation:
-    """A relation that depends on the query and on the key."""
-    return Relation(key, what, pairs, source=source, **named)
-
-
 def _alike(of_piece: Tensor) -> Tensor:
     """Where what is known of the query is what is known of the key: (batch, query, key)."""
     return of_piece.unsqueeze(2) == of_piece.unsqueeze(1)
@@ -163,20 +158,20 @@ _DECLARED = (
     by_distance("later", "any piece after", CLARK, lambda away: away > 0),
     by_key("cls", "[CLS], or what the model opens its input with", FIG2, lambda batch: batch.cls),
     by_key("sep", "[SEP], or what the model closes a text with", FIG2, lambda batch: batch.sep),
-    by_pair(
+    Relation(
         "sep_to_sep",
         "[SEP], itself or the other one, from the [SEP] tokens alone",
-        FIG2,
         lambda batch: batch.sep.unsqueeze(2) & batch.sep.unsqueeze(1),
+        source=FIG2,
         asked_of="having",
         metric_key="mass_sep_to_sep",
         short="from [SEP] to [SEP]",
     ),
-    by_pair(
+    Relation(
         "other_to_sep",
         "[SEP], from every other piece",
-        FIG2,
         lambda batch: ~batch.sep.unsqueeze(2) & batch.sep.unsqueeze(1),
+        source=FIG2,
         asked_of="having",
         metric_key="mass_other_to_sep",
         short="from others to [SEP]",
@@ -195,30 +190,30 @@ _DECLARED = (
         "clark2019:sec3.2",
         lambda batch: batch.punctuation,
     ),
-    by_pair(
+    Relation(
         "same_segment",
         "a piece of the same part of the input, its [SEP] included",
-        PANDE,
         lambda batch: _alike(batch.segment),
+        source=PANDE,
     ),
-    by_pair(
+    Relation(
         "other_segment",
         "a piece of the other part of a two-part input",
-        "guan2020:sec5.3",
         lambda batch: ~_alike(batch.segment),
+        source="guan2020:sec5.3",
         asked_of="having",
     ),
-    by_pair(
+    Relation(
         "same_sentence",
         "a piece of the same sentence",
-        PANDE,
         lambda batch: _alike(batch.sentence),
+        source=PANDE,
     ),
-    by_pair(
+    Relation(
         "same_word",
         "another piece of the same word",
-        "pande2021:sec2",
         _same_word,
+        source="pande2021:sec2",
         asked_of="having",
     ),
     *(

@@ -38,8 +38,6 @@ def delimiter_twins(test: Corpus, *, encoder: Encoder, max_length: int = 128) ->
         for layer, state in enumerate(hidden):
             away = (state[0].float() - state[0, cls].float()).norm(dim=-1)
             shares[layer].append(float(away[sep] / away[words].mean()))
-    rows = [
-        {"layer": layer, "apart": sum(found) / len(found) if found else float("nan")}
-        for layer, found in enumerate(shares)
-    ]
-    return Found(pd.DataFrame(rows), facts={"inputs": len(examples), "passes": len(examples)})
+    apart = [sum(found) / len(found) if found else float("nan") for found in shares]
+    table = pd.DataFrame({"layer": range(len(apart)), "apart": apart})
+    return Found(table, facts={"inputs": len(examples), "passes": len(examples)})

@@ -13,7 +13,7 @@ import torch
 
 from attnlib.data.corpora import load_corpus
 from attnlib.errors import AssetError, BadValue
-from experiments.clark2019.vectors import INDEX, TABLE, load_vectors
+from experiments.clark2019.probe_models import INDEX, TABLE, load_vectors
 
 WORDS = ["the", "cat", "'s", "été"]
 TABLE_OF_WORDS = np.arange(12, dtype=np.float32).reshape(4, 3) + 1
