@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from attnlib.data.examples import Example, Part, sentence_starts
 from attnlib.errors import BadValue, TooLong, check_choice
@@ -224,8 +225,8 @@ def truncated(encoded: Encoded, max_length: int) -> Encoded:
         )
     for _ in range(excess):
         max(parts, key=len).pop()
-    kept = {position for part in parts for position in part}
-    return encoded.pick([p for p, word in enumerate(encoded.word) if word < 0 or p in kept])
+    special = (p for p, word in enumerate(encoded.word) if word < 0)
+    return encoded.pick(sorted([*special, *parts[0], *parts[1]]))
 
 
 def windows(encoded: Encoded, max_length: int) -> Iterator[Encoded]:
@@ -291,26 +292,25 @@ class Collator:
         self.punctuation = torch.tensor([is_punctuation(surface) for surface in surfaces])
 
     def __call__(self, examples: Sequence[Encoded]) -> Batch:
-        width = max(map(len, examples))
-        ids = _padded([e.ids for e in examples], width, self.encoder.pad_id)
-        word = _padded([e.word for e in examples], width, -1)
-        real = torch.arange(width) < torch.tensor([[len(e)] for e in examples])
+        ids = _padded((e.ids for e in examples), self.encoder.pad_id)
+        word = _padded((e.word for e in examples), -1)
+        real = torch.arange(ids.shape[1]) < torch.tensor([[len(e)] for e in examples])
         special, content = real & (word < 0), word >= 0
         tokenizer = self.encoder.tokenizer
         return Batch(
             index=tuple(e.index for e in examples),
             ids=ids,
             real=real,
-            segment=_padded([e.segment for e in examples], width, -1),
+            segment=_padded((e.segment for e in examples), -1),
             word=word,
-            sentence=_padded([e.sentence for e in examples], width, -1),
+            sentence=_padded((e.sentence for e in examples), -1),
             cls=special & (ids == _id_or_none(tokenizer.cls_token_id)),
             sep=special & (ids == _id_or_none(tokenizer.sep_token_id)),
             comma=content & self.comma[ids],
             period=content & self.period[ids],
             punctuation=content & self.punctuation[ids],
-            governor=_padded([e.of_words(e.heads) for e in examples], width, -1),
-            dependency=_padded([e.of_words(e.labels) for e in examples], width, -1),
+            governor=_padded((e.of_words(e.heads) for e in examples), -1),
+            dependency=_padded((e.of_words(e.labels) for e in examples), -1),
         ).to(self.encoder.device)
 
 
@@ -434,11 +434,9 @@ def _content_by_part(encoded: Encoded) -> list[list[int]]:
     return parts
 
 
-def _padded(rows: Sequence[Sequence[int]], width: int, fill: int) -> Tensor:
-    out = torch.full((len(rows), width), fill, dtype=torch.long)
-    for i, row in enumerate(rows):
-        out[i, : len(row)] = torch.as_tensor(row)
-    return out
+def _padded(rows: Iterable[Sequence[int]], fill: int) -> Tensor:
+    tensors = [torch.tensor(row, dtype=torch.long) for row in rows]
+    return pad_sequence(tensors, batch_first=True, padding_value=fill)
 
 
 def _id_or_none(token: int | None) -> int:

@@ -84,9 +84,7 @@ def antecedent_table(found: Choices, *, seed: int = 0) -> pd.DataFrame:
     chosen on one half of the documents and scored on the other, both ways round ("head, clean");
     "head, any word" is the paper's way when a head may choose any word of the text.
     """
-    systems: dict[str, tuple[np.ndarray, str]] = {
-        name: (right, "") for name, right in found.baselines.items()
-    }
+    systems = {name: (right, "") for name, right in found.baselines.items()}
     _, rank = np.unique(found.document, return_inverse=True)
     half = halves(int(rank.max()) + 1, seed)[rank]
     for label, candidates in (("head", "mentions"), ("head, any word", "words")):
