@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attnlib.attention.encode import Batch, Progress, batches_of
+from attnlib.attention.encode import Batch, batches_of
 from attnlib.attention.tap import observed
 from attnlib.data.examples import Example
 from attnlib.errors import check_choice
@@ -91,16 +90,13 @@ def word_maps(
     examples: Sequence[Example],
     *,
     from_pieces: str = "mean",
-    max_length: int = 128,
-    batch_size: int = 16,
     on_long: str = "skip",
-    skipped: Counter[str] | None = None,
-    progress: Progress | None = None,
+    **reading: Any,
 ) -> Iterator[WordMaps]:
     """Word maps of all heads, batch by batch; what is not used before the next batch is gone.
 
-    Examples need words of their own (a tree, a document with mentions). `skipped` counts those
-    that are too long.
+    Examples need words of their own (a tree, a document with mentions).
+    reading  max_length, batch_size, skipped, progress: see `batches_of`
     """
     seen: list[list[Tensor]] = []
     units: Units
@@ -108,9 +104,7 @@ def word_maps(
     def observe(layer: int, rows: slice, weights: Tensor, scores: Tensor | None) -> None:
         seen[layer].append(units.maps(weights, rows))
 
-    limits: Any = {"max_length": max_length, "on_long": on_long, "skipped": skipped}
-    given = batches_of(examples, encoder, batch_size=batch_size, progress=progress, **limits)
-    for batch in given:
+    for batch in batches_of(examples, encoder, on_long=on_long, **reading):
         units, seen = Units(batch, from_pieces), [[] for _ in range(encoder.n_layers)]
         observed(encoder, batch, observe)
         weights = torch.cat([torch.cat(layer) for layer in seen], dim=1)

@@ -160,10 +160,9 @@ def attention_gradients(
     mask_rate: float = 0.15,
     hide: bool = True,
     seed: int = 0,
-    max_length: int = 128,
     batch_size: int = 8,
     classes: Mapping[str, KeyClass] = KEY_CLASSES,
-    progress: Progress | None = None,
+    **reading: Any,
 ) -> Gradients:
     r"""Mean size of the loss's gradient to each attention weight (Clark 2019, sec. 3.2, Fig. 3).
 
@@ -175,6 +174,7 @@ def attention_gradients(
     a        one weight of one head, taken as free: the others of its row stay as they are, and
              all later layers answer to the change
     returns  per example sums (layer, head, class); means are over examples (macro)
+    reading  max_length, progress: see `batches_of`
 
     The authors' code for this figure is not released. Ours: the mask rate, absolute values before
     any mean, and the classes. A masked comma is read as [MASK] and so counts to the other keys.
@@ -189,12 +189,11 @@ def attention_gradients(
         return weights
 
     tap = Tap(change=keep)
-    given: Any = {"max_length": max_length, "batch_size": batch_size, "progress": progress}
     index: list[int] = []
     total, weight, losses = [], [], []
     # The caller may be in a context without gradients; here they are the point.
     with torch.inference_mode(False), torch.enable_grad(), tapped(encoder, tap):
-        for whole in batches_of(corpus.examples, encoder, **given):
+        for whole in batches_of(corpus.examples, encoder, batch_size=batch_size, **reading):
             batch, targets = masked(whole, encoder, rate=mask_rate, seed=seed, hide=hide)
             maps[:] = [[] for _ in range(encoder.n_layers)]
             loss = example_losses(head, run_tapped(encoder, batch, tap)[0], targets)

@@ -266,8 +266,9 @@ def _refuse_bad_settings(train: Sequence[Tree], test: Sequence[Tree], epochs: in
     for what, trees in (("train", train), ("test", test)):
         if not len(trees):
             raise CorpusError(f"no {what} tree was given; expected at least one sentence.")
-        for strange in (type(tree).__name__ for tree in trees if not isinstance(tree, Tree)):
-            raise CorpusError(f"a {strange} is among the {what} trees; use a treebank: ewt-train.")
+        if strange := {type(tree).__name__ for tree in trees} - {"Tree"}:
+            some = f"a {min(strange)} is among the {what} trees"
+            raise CorpusError(f"{some}; expected sentences with heads, as in ewt-train.")
     if epochs < 1:
         raise BadValue(f"epochs is {epochs}; expected 1 or more.")
 

@@ -187,10 +187,7 @@ def decisions(scores: Scores, task: str, *, threshold: float = THRESHOLD, seed: 
             continue
         agreement = decided_by(values, threshold, sizes, seed=seed)
         for size, heads in zip(sizes, agreement, strict=True):
-            told = {"task": task, "role": role, "n": size}
-            rows.append(
-                {**told, "agreement": np.nanmean(heads), "settled": np.nanmean(heads >= 0.95)}
-            )
+            rows.append((task, role, size, np.nanmean(heads), np.nanmean(heads >= 0.95)))
     columns = ["task", "role", "n", "agreement", "settled"]
     return Found(pd.DataFrame(rows, columns=columns), facts={"inputs": found.n_inputs})
 
