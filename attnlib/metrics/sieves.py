@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
 from types import MappingProxyType
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -106,7 +105,6 @@ def block(batch: Batch) -> Tensor:
     return same & content.unsqueeze(2) & content.unsqueeze(1) & pair[:, None, None]
 
 
-_HAVING: Any = {"asked_of": "having"}
 _LABELS = tuple(chain.from_iterable(DEPENDENCIES.values()))
 
 _FOUND = (
@@ -116,7 +114,7 @@ _FOUND = (
     block,
     RELATIONS["cls"],
     RELATIONS["sep"],
-    by_key("delimiter", "[CLS] or [SEP]", SOURCE, lambda batch: batch.cls | batch.sep, **_HAVING),
+    by_key("delimiter", "[CLS] or [SEP]", SOURCE, lambda b: b.cls | b.sep, asked_of="having"),
     *(syntactic(labels, key) for key, labels in DEPENDENCIES.items()),
     syntactic(_LABELS, "syntactic", what="its nsubj, dobj, amod or advmod relation"),
 )

@@ -107,8 +107,8 @@ def _numbers(found: Gradients, surface: pd.DataFrame) -> dict[str, tuple[float, 
 
 KEY_CLASSES: Mapping[str, KeyClass] = {
     "sep": lambda batch: batch.sep,
-    "period_or_comma": lambda batch: batch.period | batch.comma,
-    "other": lambda batch: batch.real & ~batch.sep & ~batch.period & ~batch.comma,
+    "period_or_comma": lambda batch: batch.period_or_comma,
+    "other": lambda batch: batch.real & ~batch.sep & ~batch.period_or_comma,
     "cls": lambda batch: batch.cls,
 }
 """The first three are the paper's and share out all real keys; [CLS] is in "other", and alone."""

@@ -85,7 +85,7 @@ def even_shares(encoder: Encoder, corpus: Corpus, max_length: int) -> dict[str, 
     """For each kind of key, its share of all pieces, averaged over texts: an even head's mass."""
     shares: dict[str, list[torch.Tensor]] = {}
     for batch in batches_of(corpus.examples, encoder, max_length=max_length):
-        kinds = {"cls": batch.cls, "sep": batch.sep, "period_or_comma": batch.period | batch.comma}
+        kinds = {"cls": batch.cls, "sep": batch.sep, "period_or_comma": batch.period_or_comma}
         for name, mask in kinds.items():
             shares.setdefault(f"mass_to_{name}", []).append(mask.sum(-1) / batch.n_real)
         for name in ("self", "previous", "next"):

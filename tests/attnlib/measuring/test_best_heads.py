@@ -421,7 +421,6 @@ def test_the_clean_score_of_a_head_that_is_best_everywhere_is_its_score(
 ) -> None:
     maps = [np.array([MISS, HIT if i % 4 else MISS]) for i in range(40)]
     found = picked(monkeypatch, [THREE] * 40, maps)
-    monkeypatch.setattr(choosing, "OFFSETS", {"paper": (1,)})
     row = best_heads(found, relations=["det"]).iloc[0]
     assert row["accuracy"] == row["clean_accuracy"] == 75.0
     assert (row["head"], row["clean_head"]) == ("1-2", "1-2")
@@ -431,6 +430,8 @@ def test_the_clean_score_of_a_head_that_is_best_everywhere_is_its_score(
 def test_intervals_have_the_width_of_theory(monkeypatch: pytest.MonkeyPatch) -> None:
     maps = [np.array([HIT if i % 2 else MISS]) for i in range(400)]
     found = picked(monkeypatch, [THREE] * 400, maps, batch_size=100)
+    usual = choosing.OFFSETS
+    monkeypatch.setattr(choosing, "OFFSETS", {"paper": (1,)})
     row = best_heads(found, relations=["det"]).iloc[0]
     assert row["accuracy"] == 50.0 and row["baseline"] == 0.0
     expected = 196 * np.sqrt(0.25 / 400)
@@ -438,6 +439,7 @@ def test_intervals_have_the_width_of_theory(monkeypatch: pytest.MonkeyPatch) -> 
     assert 50 - row["low"] == pytest.approx(expected, abs=0.7)
     again = best_heads(found, relations=["det"]).iloc[0]
     assert again.equals(row)
+    monkeypatch.setattr(choosing, "OFFSETS", usual)
     # The gain is paired: an offset that is right wherever the head is leaves nothing to draw.
     sure = picked(monkeypatch, [THREE] * 10, [np.array([HIT])] * 10)
     row = best_heads(sure, relations=["det"]).iloc[0]
