@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from attnlib.attention.tap import attention_maps as attention_maps
     from attnlib.data.corpora import load_corpus as load_corpus
     from attnlib.measuring.best_heads import best_heads as best_heads
+    from attnlib.measuring.best_heads import predictions as predictions
     from attnlib.measuring.bootstrap import estimate as estimate
-    from attnlib.measuring.prediction import predictions as predictions
     from attnlib.measuring.roles import role_scores as role_scores
     from attnlib.measuring.roles import role_tests as role_tests
     from attnlib.measuring.stream import measure as measure
@@ -49,9 +49,8 @@ _ROOMS = {
     "attention.maps": ("Attention",),
     "attention.tap": ("attention_maps",),
     "data.corpora": ("load_corpus",),
-    "measuring.best_heads": ("best_heads",),
+    "measuring.best_heads": ("best_heads", "predictions"),
     "measuring.bootstrap": ("estimate",),
-    "measuring.prediction": ("predictions",),
     "measuring.roles": ("role_scores", "role_tests"),
     "measuring.stream": ("measure",),
     "metrics.registry": ("METRICS", "Metric", "Partial", "metric"),

@@ -179,6 +179,7 @@ def model_folder(name: str) -> Path:
         ) from None
 
 
+OBSERVABLE = "an encoder such as BERT, DistilBERT, RoBERTa, MPNet or ELECTRA"
 WEIGHTS = "Expected model.safetensors or pytorch_model.bin that fits config.json."
 _LOCAL: Any = {"local_files_only": True, "trust_remote_code": False}
 
@@ -244,21 +245,16 @@ def _load_tokenizer(folder: Path, name: str) -> Any:
 
 def _refuse_unsuited(config: Any, name: str) -> None:
     """Only one stack of self-attention layers can be drawn as a grid of heads."""
+    n_heads = getattr(config, "num_attention_heads", None)
     if getattr(config, "is_encoder_decoder", False):
-        raise Unobservable(
-            f"'{name}' is an encoder-decoder ({config.model_type}); expected a single encoder "
-            "such as BERT, DistilBERT, RoBERTa, MPNet or ELECTRA."
-        )
-    if not getattr(config, "num_attention_heads", None):
-        raise Unobservable(
-            f"'{name}' ({config.model_type}) has no attention heads to observe. "
-            "Use an encoder such as BERT, DistilBERT, RoBERTa, MPNet or ELECTRA."
-        )
-    if getattr(config, "num_key_value_heads", None) not in (None, config.num_attention_heads):
-        raise Unobservable(
-            f"'{name}' ({config.model_type}) shares keys between its heads; expected heads of "
-            "their own, as in BERT, DistilBERT, RoBERTa, MPNet or ELECTRA."
-        )
+        trouble = "is an encoder-decoder"
+    elif not n_heads:
+        trouble = "has no attention heads to observe"
+    elif getattr(config, "num_key_value_heads", None) not in (None, n_heads):
+        trouble = "shares keys between its heads"
+    else:
+        return
+    raise Unobservable(f"'{name}' ({config.model_type}) {trouble}; expected {OBSERVABLE}.")
 
 
 def _refuse_unknown_pieces(model: Any, tokenizer: Any, name: str) -> None:

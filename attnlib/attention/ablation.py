@@ -6,9 +6,8 @@ once. Nothing here knows a task: what the changed states are worth is for the ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -128,13 +127,13 @@ def _replays(
     changed_layers = [{layer for one in variant for layer, _ in one.heads} for variant in variants]
     first = [min(layers, default=n_layers) for layers in changed_layers]
     pays = sum(first) >= n_layers  # layers left out, against those of the plain pass
-    plain = _recorded(encoder, batch, segment_ids) if pays else _Recording()
+    layers, plain = _recorded(encoder, batch, segment_ids) if pays else ([], None)
     for variant, start in zip(variants, first, strict=True):
-        if start == n_layers and plain.answer is not None:
-            yield plain.answer.clone()
+        if start == n_layers and plain is not None:
+            yield plain.clone()
             continue
         tap = tap_of(variant, batch)
-        lent = {layer: _recall(output, tap) for layer, output in plain.layers[:start]}
+        lent = {layer: _recall(output, tap) for layer, output in layers[:start]}
         yield _answer(encoder, batch, tap, segment_ids, lent)
 
 
@@ -147,18 +146,13 @@ def _answer(
     return answer
 
 
-@dataclass(frozen=True)
-class _Recording:
-    """A plain pass: each layer with what it returned, as far as known, and the model's answer."""
+def _recorded(
+    encoder: Encoder, batch: Batch, segment_ids: str
+) -> tuple[list[tuple[nn.Module, Any]], Tensor]:
+    """A plain pass: each layer with what it returned, and the model's answer.
 
-    layers: Sequence[tuple[nn.Module, Any]] = ()
-    answer: Tensor | None = None
-
-
-def _recorded(encoder: Encoder, batch: Batch, segment_ids: str) -> _Recording:
-    """One plain pass on record, without the layers if they cannot be told apart.
-
-    They can if they ran one by one in their order, each with the attention of one layer in it.
+    The layers are left out if they cannot be told apart: if they did not run one by one in their
+    order, each with the attention of one layer in it.
     """
     layers = _layers(encoder)
     tap = Tap()
@@ -177,8 +171,8 @@ def _recorded(encoder: Encoder, batch: Batch, segment_ids: str) -> _Recording:
     lent = {layer: recorder(i, layer.forward) for i, layer in enumerate(layers)}
     answer = _answer(encoder, batch, tap, segment_ids, lent)
     if seen != [(i, i, i + 1) for i in range(encoder.n_layers)]:
-        return _Recording(answer=answer)
-    return _Recording(list(zip(layers, outputs, strict=True)), answer)
+        return [], answer
+    return list(zip(layers, outputs, strict=True)), answer
 
 
 def _layers(encoder: Encoder) -> list[nn.Module]:

@@ -8,11 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from attnlib.data.examples import Example, Part, sentence_starts
 from attnlib.errors import BadValue, TooLong, check_choice
@@ -23,6 +25,9 @@ SEGMENT_IDS = ("pair", "zeros")
 
 ASCII_SYMBOLS = frozenset("$+<=>^`|~")
 """Not punctuation for Unicode, but BERT's tokenizer splits words at them."""
+
+Progress = Callable[[int, int], None]
+"""Called with how many are done and how many there are."""
 
 TOKENIZE_AT_ONCE = 256
 """Examples handed to the tokenizer together; it works on them in parallel."""
@@ -106,6 +111,10 @@ class Batch:
         return self.ids.device
 
     # Every layer asks for these again; a batch answers once.
+
+    @cached_property
+    def period_or_comma(self) -> Bool[Tensor, "batch piece"]:
+        return self.period | self.comma
 
     @cached_property
     def n_real(self) -> Float[Tensor, " batch"]:
@@ -195,10 +204,14 @@ def tokenized(examples: Sequence[Example], encoder: Encoder) -> Iterator[Encoded
     for start in range(0, len(examples), TOKENIZE_AT_ONCE):
         chunk = examples[start : start + TOKENIZE_AT_ONCE]
         parts = [[_for_tokenizer(part, spaced=spaced) for part in e.parts] for e in chunk]
-        firsts = [first for first, *_ in parts]
-        pairs = [pair[0] if pair else None for _, *pair in parts]
-        for i, pieces in enumerate(_call_tokenizer(encoder, firsts, pairs)):
-            yield _aligned(start + i, chunk[i], pieces)
+        kinds = [tuple(type(part) for part in one) for one in parts]
+        found: dict[int, Encoded] = {}
+        for kind in set(kinds):  # text or words, single or pair: each kind goes together
+            members = [i for i, other in enumerate(kinds) if other == kind]
+            coded = _call_tokenizer(encoder, kind, [parts[i] for i in members])
+            for row, i in enumerate(members):
+                found[i] = _aligned(start + i, chunk[i], coded, row)
+        yield from (found[i] for i in range(len(chunk)))
 
 
 def truncated(encoded: Encoded, max_length: int) -> Encoded:
@@ -216,8 +229,8 @@ def truncated(encoded: Encoded, max_length: int) -> Encoded:
         )
     for _ in range(excess):
         max(parts, key=len).pop()
-    kept = {position for part in parts for position in part}
-    return encoded.pick([p for p, word in enumerate(encoded.word) if word < 0 or p in kept])
+    special = (p for p, word in enumerate(encoded.word) if word < 0)
+    return encoded.pick(sorted([*special, *parts[0], *parts[1]]))
 
 
 def windows(encoded: Encoded, max_length: int) -> Iterator[Encoded]:
@@ -246,19 +259,30 @@ def batches(
     if batch_size < 1:
         raise BadValue(f"batch-size is {batch_size}; expected 1 or more.")
     collate = Collator(encoder)
-    pool: list[Encoded] = []
-    for item in encoded:
-        pool.append(item)
-        if len(pool) == batch_size * look_ahead:
-            yield from _drain(pool, collate, batch_size)
-            pool = []
-    yield from _drain(pool, collate, batch_size)
+    waiting = iter(encoded)
+    while pool := sorted(islice(waiting, batch_size * look_ahead), key=len):
+        for start in range(0, len(pool), batch_size):
+            yield collate(pool[start : start + batch_size])
 
 
-def _drain(pool: list[Encoded], collate: Collator, batch_size: int) -> Iterator[Batch]:
-    pool = sorted(pool, key=len)
-    for start in range(0, len(pool), batch_size):
-        yield collate(pool[start : start + batch_size])
+def batches_of(
+    examples: Sequence[Example],
+    encoder: Encoder,
+    *,
+    batch_size: int = 16,
+    progress: Progress | None = None,
+    **limits: Any,
+) -> Iterator[Batch]:
+    """Examples as batches; `progress` is called with (done, all) after each is dealt with.
+
+    limits  max_length, on_long, skipped: see `encode`
+    """
+    done = 0
+    for batch in batches(encode(examples, encoder, **limits), encoder, batch_size=batch_size):
+        yield batch
+        done += len(batch)
+        if progress is not None:
+            progress(done, len(examples))
 
 
 class Collator:
@@ -272,26 +296,25 @@ class Collator:
         self.punctuation = torch.tensor([is_punctuation(surface) for surface in surfaces])
 
     def __call__(self, examples: Sequence[Encoded]) -> Batch:
-        width = max(map(len, examples))
-        ids = _padded([e.ids for e in examples], width, self.encoder.pad_id)
-        word = _padded([e.word for e in examples], width, -1)
-        real = torch.arange(width) < torch.tensor([[len(e)] for e in examples])
+        ids = _padded((e.ids for e in examples), self.encoder.pad_id)
+        word = _padded((e.word for e in examples), -1)
+        real = torch.arange(ids.shape[1]) < torch.tensor([[len(e)] for e in examples])
         special, content = real & (word < 0), word >= 0
         tokenizer = self.encoder.tokenizer
         return Batch(
             index=tuple(e.index for e in examples),
             ids=ids,
             real=real,
-            segment=_padded([e.segment for e in examples], width, -1),
+            segment=_padded((e.segment for e in examples), -1),
             word=word,
-            sentence=_padded([e.sentence for e in examples], width, -1),
+            sentence=_padded((e.sentence for e in examples), -1),
             cls=special & (ids == _id_or_none(tokenizer.cls_token_id)),
             sep=special & (ids == _id_or_none(tokenizer.sep_token_id)),
             comma=content & self.comma[ids],
             period=content & self.period[ids],
             punctuation=content & self.punctuation[ids],
-            governor=_padded([e.of_words(e.heads) for e in examples], width, -1),
-            dependency=_padded([e.of_words(e.labels) for e in examples], width, -1),
+            governor=_padded((e.of_words(e.heads) for e in examples), -1),
+            dependency=_padded((e.of_words(e.labels) for e in examples), -1),
         ).to(self.encoder.device)
 
 
@@ -329,76 +352,55 @@ def _reads_spaces(tokenizer: Any) -> bool:
     return tokenizer.tokenize("a") != tokenizer.tokenize(" a")
 
 
-def _call_tokenizer(encoder: Encoder, firsts: list[Any], pairs: list[Any]) -> Iterator[_Pieces]:
-    """Tokenize a chunk; examples of one kind (text or words, single or pair) go together."""
-    for first, pair in zip(firsts, pairs, strict=True):
-        if pair is not None and type(first) is not type(pair):
-            raise BadValue("one part of an example is text, the other words; expected one kind.")
-    kinds = [(isinstance(a, list), b is not None) for a, b in zip(firsts, pairs, strict=True)]
-    found: dict[int, _Pieces] = {}
-    for kind in set(kinds):
-        members = [i for i, k in enumerate(kinds) if k == kind]
-        coded = encoder.tokenizer(
-            [firsts[i] for i in members],
-            [pairs[i] for i in members] if kind[1] else None,
-            is_split_into_words=kind[0],
-            split_special_tokens=True,  # a literal "[SEP]" in a text is text
-            return_offsets_mapping=True,
-            truncation=False,
-            padding=False,
-            verbose=False,
-        )
-        for row, i in enumerate(members):
-            parts = coded.sequence_ids(row)
-            texts = (firsts[i], pairs[i])
-            places = zip(parts, coded["offset_mapping"][row], strict=True)
-            chars = [0 if p is None else _opening(texts[p], *place) for p, place in places]
-            found[i] = _Pieces(coded["input_ids"][row], coded.word_ids(row), parts, chars)
-    return (found[i] for i in range(len(firsts)))
+def _call_tokenizer(encoder: Encoder, kind: tuple[type, ...], parts: list[list[Any]]) -> Any:
+    if len(set(kind)) > 1:
+        raise BadValue("one part of an example is text, the other words; expected one kind.")
+    return encoder.tokenizer(
+        *map(list, zip(*parts, strict=True)),
+        is_split_into_words=kind[0] is list,
+        split_special_tokens=True,  # a literal "[SEP]" in a text is text
+        return_offsets_mapping=True,
+        truncation=False,
+        padding=False,
+        verbose=False,
+    )
 
 
-def _opening(text: str | list[str], start: int, end: int) -> int:
-    """The first character of a piece but its space: byte-level pieces hold the space before."""
-    if isinstance(text, str):
-        while start < end - 1 and text[start].isspace():
-            start += 1
-    return start
-
-
-@dataclass(frozen=True)
-class _Pieces:
-    """What the tokenizer says of one example; None in `words` and `parts` on special tokens."""
-
-    ids: list[int]
-    words: list[int | None]
-    parts: list[int | None]
-    chars: list[int]
-
-
-def _aligned(index: int, example: Example, pieces: _Pieces) -> Encoded:
+def _aligned(index: int, example: Example, coded: Any, row: int) -> Encoded:
     """Word and sentence of each piece, counted over both parts; special tokens have no word."""
     known = getattr(example, "word_starts", None)  # words laid over a text, by where they begin
-    word_base = _n_words_before(example, pieces)
+    words, parts = coded.word_ids(row), coded.sequence_ids(row)
+    n_words_before = _n_words_before(example, words, parts)
     starts = [_starts_of(example, part) for part in range(len(example.parts))]
     segment: list[int] = []
     word: list[int] = []
     sentence: list[int] = []
-    for w, part, char in zip(pieces.words, pieces.parts, pieces.chars, strict=True):
+    for w, part, span in zip(words, parts, coded["offset_mapping"][row], strict=True):
         if part is None or w is None:
             word.append(-1)
             segment.append(segment[-1] if segment else 0)
             sentence.append(sentence[-1] if sentence else 0)
             continue
-        where = char if isinstance(example.parts[part], str) else w
-        own = w if known is None else max(bisect_right(known[part], char) - 1, 0)
-        word.append(own + (word_base if part else 0))
+        text = example.parts[part]
+        where = _opening(text, *span) if isinstance(text, str) else w
+        own = w if known is None else max(bisect_right(known[part], where) - 1, 0)
+        word.append(own + (n_words_before if part else 0))
         segment.append(part)
         base = len(starts[0]) if part else 0
         sentence.append(base + max(bisect_right(starts[part], where) - 1, 0))
-    return Encoded(index, list(pieces.ids), segment, word, sentence, *_tree_of(example))
+    return Encoded(index, coded["input_ids"][row], segment, word, sentence, *_tree_of(example))
 
 
-def _n_words_before(example: Example, pieces: _Pieces) -> int:
+def _opening(text: str, start: int, end: int) -> int:
+    """The first character of a piece but its space: byte-level pieces hold the space before."""
+    while start < end - 1 and text[start].isspace():
+        start += 1
+    return start
+
+
+def _n_words_before(
+    example: Example, words: Sequence[int | None], parts: Sequence[int | None]
+) -> int:
     """How many words the first part has: those of the second are counted on from there."""
     first_part = example.parts[0]
     known = getattr(example, "word_starts", None)
@@ -406,8 +408,8 @@ def _n_words_before(example: Example, pieces: _Pieces) -> int:
         return len(known[0])
     if not isinstance(first_part, str):
         return len(first_part)
-    words = zip(pieces.words, pieces.parts, strict=True)
-    return 1 + max((w for w, part in words if part == 0 and w is not None), default=-1)
+    first = (w for w, part in zip(words, parts, strict=True) if part == 0 and w is not None)
+    return 1 + max(first, default=-1)
 
 
 def _tree_of(example: Example) -> tuple[Sequence[int] | None, Sequence[int] | None]:
@@ -436,11 +438,9 @@ def _content_by_part(encoded: Encoded) -> list[list[int]]:
     return parts
 
 
-def _padded(rows: Sequence[Sequence[int]], width: int, fill: int) -> Tensor:
-    out = torch.full((len(rows), width), fill, dtype=torch.long)
-    for i, row in enumerate(rows):
-        out[i, : len(row)] = torch.as_tensor(row)
-    return out
+def _padded(rows: Iterable[Sequence[int]], fill: int) -> Tensor:
+    tensors = [torch.tensor(row, dtype=torch.long) for row in rows]
+    return pad_sequence(tensors, batch_first=True, padding_value=fill)
 
 
 def _id_or_none(token: int | None) -> int:

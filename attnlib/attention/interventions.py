@@ -118,10 +118,6 @@ def check_heads(encoder: Encoder, heads: Iterable[Head]) -> None:
             )
 
 
-def _heads_of(interventions: Iterable[Intervention]) -> set[Head]:
-    return {head for one in interventions for head in one.heads}
-
-
 def changed(weights: Maps, batch: Batch, intervention: Intervention, layer: int) -> Maps:
     r"""The maps of one layer after an intervention (Guan 2020, sec. 5.1 and 5.2).
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,6 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from attnlib.attention.encode import Batch
+from attnlib.errors import BadValue
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,3 +82,15 @@ def entropy_of(rows: Float[Tensor, "*axes key"]) -> Float[Tensor, "*axes"]:
     """Entropy along the last axis, with 0 ln 0 = 0."""
     smallest = torch.finfo(rows.dtype).tiny
     return -(rows * rows.clamp_min(smallest).log()).sum(-1)
+
+
+def refuse_infinite(
+    model: str, trouble: str, finite: Bool[Tensor, " batch"], index: Sequence[int]
+) -> None:
+    """A NaN among the weights of a model must not become a NaN, or an answer, in its results."""
+    if not finite.all():
+        document = index[int(finite.long().argmin())] + 1
+        raise BadValue(
+            f"'{model}': {trouble}, first in document {document}. Expected finite "
+            "weights: check the checkpoint, or load it in single precision."
+        )

@@ -23,11 +23,11 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
-from attnlib.attention.encode import Batch, batches, encode, model_inputs
+from attnlib.attention.encode import Batch, batches_of, model_inputs
 from attnlib.attention.maps import Attention
 from attnlib.data.examples import Example, Segment
 from attnlib.errors import Unobservable
-from attnlib.models import Encoder
+from attnlib.models import OBSERVABLE, Encoder
 
 NAME = "attnlib"
 PROBE = "It was, after all, a small world."
@@ -227,8 +227,7 @@ def _alike(plain: Tensor, seen: Tensor) -> bool:
 
 def _unobservable(encoder: Encoder, reason: str) -> Unobservable:
     return Unobservable(
-        f"'{encoder.name}': {reason}. Its attention cannot be observed; use an encoder such as "
-        "BERT, DistilBERT, RoBERTa, MPNet or ELECTRA."
+        f"'{encoder.name}': {reason}. Its attention cannot be observed; use {OBSERVABLE}."
     )
 
 
@@ -259,7 +258,7 @@ def attention_maps(encoder: Encoder, text: str | Example, pair: str | None = Non
     torch.Size([1, 4])
     """
     example = Segment("text", text, pair) if isinstance(text, str) else text
-    (batch,) = batches(encode([example], encoder, max_length=encoder.max_length), encoder)
+    (batch,) = batches_of([example], encoder, max_length=encoder.max_length)
     return Attention(all_maps(encoder, batch).flatten(0, 1).unsqueeze(0), batch)
 
 

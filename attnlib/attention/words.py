@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attnlib.attention.encode import Batch, batches, encode
+from attnlib.attention.encode import Batch, batches_of
 from attnlib.attention.tap import observed
 from attnlib.data.examples import Example
 from attnlib.errors import check_choice
@@ -90,31 +90,23 @@ def word_maps(
     examples: Sequence[Example],
     *,
     from_pieces: str = "mean",
-    max_length: int = 128,
-    batch_size: int = 16,
     on_long: str = "skip",
-    skipped: Counter[str] | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    **reading: Any,
 ) -> Iterator[WordMaps]:
     """Word maps of all heads, batch by batch; what is not used before the next batch is gone.
 
-    Examples need words of their own (a tree, a document with mentions). `skipped` counts those
-    that are too long.
+    Examples need words of their own (a tree, a document with mentions).
+    reading  max_length, batch_size, skipped, progress: see `batches_of`
     """
-    pieces = encode(examples, encoder, max_length=max_length, on_long=on_long, skipped=skipped)
     seen: list[list[Tensor]] = []
     units: Units
 
     def observe(layer: int, rows: slice, weights: Tensor, scores: Tensor | None) -> None:
         seen[layer].append(units.maps(weights, rows))
 
-    done = 0
-    for batch in batches(pieces, encoder, batch_size=batch_size):
+    for batch in batches_of(examples, encoder, on_long=on_long, **reading):
         units, seen = Units(batch, from_pieces), [[] for _ in range(encoder.n_layers)]
         observed(encoder, batch, observe)
         weights = torch.cat([torch.cat(layer) for layer in seen], dim=1)
         yield WordMaps(batch.index, weights, units.real)
         del weights  # before the next batch is made
-        done += len(batch)
-        if progress is not None:
-            progress(done, len(examples))

@@ -51,17 +51,16 @@ def heads(
     """Find the best head for every dependency relation, and the best fixed offset to compare."""
     from attnlib.errors import check_choice
     from attnlib.measuring import best_heads as choosing
-    from attnlib.measuring import prediction
     from attnlib.measuring.head_tables import records
     from attnlib.models import load_encoder
 
     check_choice("variant", variant, choosing.VARIANTS)
-    prediction.check_at_least_one("min-count", min_count)
-    trees = prediction.load_trees(corpus, limit=limit, seed=seed)
+    choosing.check_min_count(min_count)
+    trees = choosing.load_trees(corpus, limit=limit, seed=seed)
     # a misspelt relation is said before a model is loaded
-    prediction.check_relations(relation or (), prediction.tree_relations(trees.examples))
+    choosing.check_relations(relation or (), choosing.tree_relations(trees.examples))
     with progress(f"reading {corpus} with {model}") as tick:
-        found = prediction.predictions(
+        found = choosing.predictions(
             load_encoder(model, device=device),
             trees.examples,
             from_pieces=from_pieces,

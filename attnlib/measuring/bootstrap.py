@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int, Num
 
 from attnlib.errors import BadValue
 
@@ -31,7 +31,6 @@ def estimate(
     *,
     micro: bool = False,
     replicates: int = REPLICATES,
-    level: float = LEVEL,
     seed: int = 0,
 ) -> Estimate:
     """Mean over examples (macro) or over queries (micro), with a percentile bootstrap interval.
@@ -57,10 +56,28 @@ def estimate(
         draws = _draws(len(total), replicates, seed)
         spread = np.concatenate([(counts @ top) / (counts @ bottom) for counts in draws])
     n = (weight > 0).sum(0)
-    low, high = (
-        np.where(n > 1, end.reshape(shape), np.nan) for end in percentile_interval(spread, level)
-    )
+    low, high = (np.where(n > 1, end.reshape(shape), np.nan) for end in percentile_interval(spread))
     return Estimate(mean.reshape(shape), low, high, n)
+
+
+def by_group(
+    values: Float[np.ndarray, "value *axes"], group: Int[np.ndarray, " value"], n_groups: int
+) -> tuple[Float[np.ndarray, "group *axes"], Float[np.ndarray, "group *axes"]]:
+    """Sum and number of the defined values of each group, such as a sentence or a document."""
+    total = np.zeros((n_groups, *values.shape[1:]))
+    number = np.zeros_like(total)
+    np.add.at(total, group, np.nan_to_num(values))
+    np.add.at(number, group, ~np.isnan(values))
+    return total, number
+
+
+def percentage(
+    right: Float[np.ndarray, " example"], asked: Num[np.ndarray, " example"]
+) -> tuple[float, float, float]:
+    """The percentage right of all that was asked, and the ends of its interval over examples."""
+    found = estimate(right[:, None], asked[:, None], micro=True)
+    mean, low, high = (100 * float(part[0]) for part in (found.mean, found.low, found.high))
+    return mean, low, high
 
 
 Grids = Mapping[str, np.ndarray]
@@ -74,7 +91,6 @@ def statistics(
     wanted: Mapping[str, Statistic],
     *,
     replicates: int = REPLICATES,
-    level: float = LEVEL,
     seed: int = 0,
 ) -> dict[str, tuple[float, float, float]]:
     """Numbers made of the mean grids of several metrics: (value, low, high) of each.
@@ -107,7 +123,7 @@ def statistics(
         for drawn in grids(counts):
             for name, statistic in wanted.items():
                 spread[name].append(float(statistic(drawn)))
-    ends = percentile_interval(np.array([spread[name] for name in wanted]).T, level)
+    ends = percentile_interval(np.array([spread[name] for name in wanted]).T)
     return {
         name: (values[name], float(low), float(high))
         for name, low, high in zip(wanted, *ends, strict=True)
@@ -140,10 +156,10 @@ def _draws(n: int, replicates: int, seed: int) -> Iterator[np.ndarray]:
 
 
 def percentile_interval(
-    spread: Float[np.ndarray, "replicate *axes"], level: float = LEVEL
+    spread: Float[np.ndarray, "replicate *axes"],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The ends of the middle part of the replicates in which a number was defined."""
-    tail = 100 * (1 - level) / 2
+    """The ends of the middle 95 % of the replicates in which a number was defined."""
+    tail = 100 * (1 - LEVEL) / 2
     undefined = np.isnan(spread).all(0)
     filled = np.where(undefined, 0.0, spread)
     low, high = np.nanpercentile(filled, [tail, 100 - tail], axis=0)

@@ -54,49 +54,26 @@ def _measure_on_dask(
     length = options.get("max_length", 128)
     encoder, corpus = loaded(model, corpus, limit=limit, seed=seed, max_length=length, device="cpu")
     # What is too long is said here, where documents are numbered as the user numbers them.
-    n_rows = sum(1 for _ in encode(corpus.examples, encoder, **_encoding(options)))
+    limits = {key: options[key] for key in ("max_length", "on_long") if key in options}
+    n_rows = sum(1 for _ in encode(corpus.examples, encoder, **limits))
     with _client(address) as client:
         n_shards = SHARDS_PER_WORKER * max(1, len(client.scheduler_info()["workers"]))
         size = -(-len(corpus.examples) // n_shards)
-        starts = range(0, len(corpus.examples), size)
+        given = (str(model), device, metrics, options)
         futures = [
-            client.submit(
-                _measured_part,
-                str(model),
-                device,
-                _part(corpus, i, size),
-                i,
-                metrics,
-                options,
-                pure=False,
-            )
-            for i in starts
+            client.submit(_measured_part, i, _part(corpus, i, size), *given, pure=False)
+            for i in range(0, len(corpus.examples), size)
         ]
-        return _gathered(encoder, corpus, chosen, futures, n_rows, progress).not_empty()
-
-
-def _gathered(
-    encoder: Encoder,
-    corpus: Corpus,
-    metrics: Sequence[Metric],
-    futures: Sequence[Any],
-    n_rows: int,
-    progress: Progress | None,
-) -> Measurement:
-    shard, seconds = Shard(), 0.0
-    skipped = Counter(corpus.skipped)
-    for future in futures:
-        part, shard_skipped, shard_seconds = future.result()
-        shard.extend(part)
-        skipped.update(shard_skipped)
-        seconds += shard_seconds
-        if progress is not None:
-            progress(len(shard.index), n_rows)
-    return Measurement(encoder, corpus.name, metrics, shard, dict(skipped), seconds)
-
-
-def _encoding(options: dict[str, Any]) -> dict[str, Any]:
-    return {key: options[key] for key in ("max_length", "on_long") if key in options}
+        shard, seconds, skipped = Shard(), 0.0, Counter(corpus.skipped)
+        for future in futures:
+            part, part_skipped, part_seconds = future.result()
+            shard.extend(part)
+            skipped.update(part_skipped)
+            seconds += part_seconds
+            if progress is not None:
+                progress(len(shard.index), n_rows)
+    found = Measurement(encoder, corpus.name, chosen, shard, dict(skipped), seconds)
+    return found.not_empty()
 
 
 def _part(corpus: Corpus, start: int, size: int) -> Corpus:
@@ -104,10 +81,10 @@ def _part(corpus: Corpus, start: int, size: int) -> Corpus:
 
 
 def _measured_part(
+    start: int,
+    corpus: Corpus,
     model: str,
     device: str,
-    corpus: Corpus,
-    start: int,
     metrics: Sequence[str | Metric | Relation],
     options: dict[str, Any],
 ) -> tuple[Any, dict[str, int], float]:

@@ -15,7 +15,7 @@ import numpy as np
 from attnlib.attention.encode import Encoded, batches, check_max_length, encode, tokenized
 from attnlib.attention.tap import all_maps
 from attnlib.data.corpora import Corpus
-from attnlib.data.examples import Example, Part, Segment
+from attnlib.data.examples import Example, Segment
 from attnlib.errors import BadValue, TooLong, check_choice
 from attnlib.measuring.stream import chosen_metrics, measure
 from attnlib.metrics.registry import Metric
@@ -122,12 +122,8 @@ def paired(texts: Sequence[str], pairs: Sequence[str]) -> list[Text]:
 
 def title_of(example: Example) -> str:
     """The text itself, as one line."""
-    parts = [_one_line(part) for part in example.parts]
-    return " ‖ ".join(parts)
-
-
-def _one_line(part: Part) -> str:
-    return " ".join(part.split() if isinstance(part, str) else part)
+    parts = (part.split() if isinstance(part, str) else part for part in example.parts)
+    return " ‖ ".join(" ".join(words) for words in parts)
 
 
 def read(

@@ -11,15 +11,16 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from attnlib.attention.encode import batches, encode
+from attnlib.attention.encode import batches_of
 from attnlib.data.corpora import Corpus, with_trees
 from attnlib.errors import BadValue, check_choice
 from attnlib.measuring.bootstrap import estimate
-from attnlib.measuring.head_tables import head_names, records
+from attnlib.measuring.head_tables import head_names, head_rows, records
 from attnlib.measuring.significance import (
     ALPHA,
     TESTS,
     benjamini_hochberg,
+    check_alpha,
     from_moments,
     holm,
     needed,
@@ -89,29 +90,17 @@ def role_scores(
     for role in authors:
         metrics[f"{role}{AUTHORS}"] = METRICS[f"bias_{role}{AUTHORS}"]
     parsed = with_trees(corpus) if any(asks_for_trees(sieve) for sieve in chosen) else corpus
-    found = stream(
-        encoder,
-        parsed,
-        list(metrics.values()),
-        max_length=max_length,
-        batch_size=batch_size,
-        on_long=on_long,
-        progress=progress,
-    ).not_empty()
+    reading: Any = {"max_length": max_length, "batch_size": batch_size, "on_long": on_long}
+    chosen_metrics = list(metrics.values())
+    found = stream(encoder, parsed, chosen_metrics, progress=progress, **reading).not_empty()
     values = {role: found.values(one.key).astype(np.float32) for role, one in metrics.items()}
-    limits = {"max_length": max_length, "on_long": on_long}
-    ceilings, n_tokens = _ceilings(encoder, parsed, chosen, batch_size, limits)
-    return RoleScores(
-        values, ceilings, found.n_examples, n_tokens, dict(found.skipped), found.seconds
-    )
+    ceilings, n_tokens = _ceilings(encoder, parsed, chosen, reading)
+    skipped = dict(found.skipped)
+    return RoleScores(values, ceilings, found.n_examples, n_tokens, skipped, found.seconds)
 
 
 def _ceilings(
-    encoder: Encoder,
-    corpus: Corpus,
-    sieves: Sequence[Relation],
-    batch_size: int,
-    limits: Mapping[str, Any],
+    encoder: Encoder, corpus: Corpus, sieves: Sequence[Relation], reading: Mapping[str, Any]
 ) -> tuple[dict[str, float], int]:
     """The score of a head that gives every sieve all of its attention; needs no model.
 
@@ -120,9 +109,7 @@ def _ceilings(
     """
     sums = {sieve.key: [0.0, 0] for sieve in sieves}
     n_tokens = 0
-    for batch in batches(
-        encode(corpus.examples, encoder, **limits), encoder, batch_size=batch_size
-    ):
+    for batch in batches_of(corpus.examples, encoder, **reading):
         n_tokens += int(batch.real.sum())
         for sieve in sieves:
             counts, asked = even_share(batch, sieve.mask(batch), "paper", relation=sieve)
@@ -144,13 +131,10 @@ def moments(scores: RoleScores, *, seed: int = 0) -> pd.DataFrame:
         filled = np.where(defined, values, 0.0)
         found = estimate(filled, defined.astype(np.float64), seed=seed)
         spread = one_sided(values, 0.0)
-        n, sd = spread.n, spread.sd
-        layer, head = np.indices(n.shape) + 1
-        part = {"role": role, "layer": layer.ravel(), "head": head.ravel()}
-        part |= {"bias": found.mean.ravel(), "low": found.low.ravel(), "high": found.high.ravel()}
-        part |= {"sd": sd.ravel(), "skew": _skew(values).ravel()}
-        part |= {"median": _median(values).ravel(), "n": n.ravel()}
-        parts.append(pd.DataFrame(part))
+        shape = {"sd": spread.sd, "skew": _skew(values), "median": _median(values), "n": spread.n}
+        part = head_rows(bias=found.mean, low=found.low, high=found.high, **shape)
+        part.insert(0, "role", role)
+        parts.append(part)
     return pd.concat(parts, ignore_index=True)
 
 
@@ -175,8 +159,7 @@ def role_tests(
     [True, False]
     """
     check_test(threshold, test, control)
-    if not 0 < alpha < 1:
-        raise BadValue(f"alpha is {alpha}; expected a number between 0 and 1.")
+    check_alpha(alpha)
     mean, sd, n = (table[name].to_numpy(np.float64) for name in ("bias", "sd", "n"))
     found = from_moments(mean, sd, n, threshold, test=test)
     judged = {"none": found.p, "bh": benjamini_hochberg(found.p), "holm": holm(found.p)}

@@ -62,7 +62,7 @@ def one_sided(
     """
     check_choice("test", test, TESTS)
     given = _checked(values)
-    mean, sd, n = _moments(_flat(given), TESTS[test])
+    mean, sd, n = _moments(given.reshape(len(given), -1), TESTS[test])
     found = (mean, sd, n, *_outcome(mean, sd, n, _finite(threshold), test))
     return Tested(*(field.reshape(given.shape[1:]) for field in found))
 
@@ -175,7 +175,8 @@ def decided_by(
     Within a repeat a larger subset holds the smaller ones. The share is 1 at all inputs by
     construction, so only sizes well below say how many inputs would have been enough.
     """
-    _check_test(test, alpha)
+    check_choice("test", test, TESTS)
+    check_alpha(alpha)
     given = _checked(values)
     wrong = [size for size in sizes if not 2 <= size <= len(given)]
     if wrong or repeats < 1:
@@ -184,11 +185,12 @@ def decided_by(
             "inputs and 1 repeat or more."
         )
     # From the threshold on, rounding of the sums matters only where z is beyond all doubt.
-    gaps = _flat(given) - _finite(threshold)
+    gaps = given.reshape(len(given), -1) - _finite(threshold)
     whole = one_sided(gaps, 0.0, test=test).p
     agreed = np.zeros((len(sizes), gaps.shape[1]))
     generator = np.random.default_rng(seed)
-    for portion in _portions(repeats):
+    for done in range(0, repeats, DRAWN_TOGETHER):  # memory does not grow with their number
+        portion = min(DRAWN_TOGETHER, repeats - done)
         rank = generator.permuted(np.tile(np.arange(len(given)), (portion, 1)), axis=1)
         for place, size in enumerate(sizes):
             drawn = drawn_moments((rank < size).astype(np.float64), gaps, TESTS[test])
@@ -198,17 +200,15 @@ def decided_by(
     return share.reshape(len(sizes), *given.shape[1:])
 
 
-def undecided_share(p: Float[np.ndarray, "*axes"], low: float = 0.05, high: float = 0.95) -> float:
-    """Share of tests with low < p < high (Fig. 3b; the paper finds 1.8 %); NaN without a test.
+def undecided_share(p: Float[np.ndarray, "*axes"]) -> float:
+    """Share of tests with 0.05 < p < 0.95 (Fig. 3b; the paper finds 1.8 %); NaN without a test.
 
     It falls with the number of inputs whatever the heads do: it does not show a good threshold.
     """
-    if not 0 <= low < high <= 1:
-        raise BadValue(f"low is {low} and high {high}; expected 0 <= low < high <= 1.")
     given = np.asarray(p, dtype=np.float64)
     _check_probabilities(given)
     given = given[~np.isnan(given)]
-    return float(np.mean((given > low) & (given < high))) if given.size else math.nan
+    return float(np.mean((given > 0.05) & (given < 0.95))) if given.size else math.nan
 
 
 def _moments(values: np.ndarray, ddof: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -249,15 +249,6 @@ def _outcome(
     return np.asarray(statistic), p, np.asarray(effect)
 
 
-def _flat(values: np.ndarray) -> np.ndarray:
-    return values.reshape(len(values), -1)
-
-
-def _portions(total: int) -> list[int]:
-    """Draws to make together, so that memory does not grow with their number."""
-    return [min(DRAWN_TOGETHER, total - done) for done in range(0, total, DRAWN_TOGETHER)]
-
-
 def _checked(values: np.ndarray) -> np.ndarray:
     given = np.asarray(values, dtype=np.float64)
     if not given.ndim or not len(given):
@@ -281,7 +272,6 @@ def _finite(threshold: float) -> float:
     return float(threshold)
 
 
-def _check_test(test: str, alpha: float) -> None:
-    check_choice("test", test, TESTS)
+def check_alpha(alpha: float) -> None:
     if not 0 < alpha < 1:
         raise BadValue(f"alpha is {alpha}; expected a number between 0 and 1.")

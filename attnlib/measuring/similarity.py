@@ -12,10 +12,9 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from attnlib.attention.encode import Batch, batches, encode
+from attnlib.attention.encode import Batch, Progress, batches_of
 from attnlib.attention.tap import observed
 from attnlib.errors import BadValue, check_choice
-from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 
 VARIANTS = ("paper", "authors")
@@ -63,15 +62,11 @@ def compared(
             f"{second.n_layers} x {second.n_heads}; expected two models of one shape."
         )
     found = np.full((len(examples), first.n_layers, first.n_heads), np.nan)
-    pieces = encode(examples, first, max_length=max_length, on_long="truncate")
-    done = 0
-    for batch in batches(pieces, first, batch_size=batch_size):
+    limits: Any = {"max_length": max_length, "on_long": "truncate", "progress": progress}
+    for batch in batches_of(examples, first, batch_size=batch_size, **limits):
         if variant == "authors":
             batch = widened(batch, first, max(AUTHORS_WIDTH, batch.length))
         found[list(batch.index)] = _compared_batch(first, second, batch, variant)
-        done += len(batch)
-        if progress is not None:
-            progress(done, len(examples))
     return found
 
 

@@ -5,28 +5,27 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from attnlib.attention.encode import Batch, batches, encode
-from attnlib.attention.maps import Attention
+from attnlib.attention.encode import Batch, Progress, batches_of
+from attnlib.attention.maps import Attention, refuse_infinite
 from attnlib.attention.tap import Tap, run_tapped, tapped
 from attnlib.data.corpora import Corpus, load_corpus
 from attnlib.errors import BadValue, CorpusError
 from attnlib.measuring.bootstrap import Estimate, estimate, joined
 from attnlib.measuring.shards import Shard
 from attnlib.metrics.mass import Selectors, mass_metric
-from attnlib.metrics.registry import METRICS, Metric, Partial, merge
+from attnlib.metrics.registry import METRICS, Metric, Partial
 from attnlib.metrics.relations import Relation
 from attnlib.models import Encoder, load_encoder
-
-Progress = Callable[[int, int], None]
 
 
 class Measurement:
@@ -91,31 +90,17 @@ class Measurement:
     def table_of(self, key: str, *, micro: bool = False) -> pd.DataFrame:
         """The rows of one metric."""
         metric, found = self.metrics[key], self.estimate(key, micro=micro)
-        index = np.indices(found.mean.shape).reshape(found.mean.ndim, -1)
-        frame = pd.DataFrame({"metric": key}, index=range(index.shape[1]))
-        for name, values in zip(self._axis_names(metric), index, strict=True):
-            frame[name] = values + 1
-        if metric.scope == "model":
-            frame = self._split_heads(frame)
-        for name in ("mean", "low", "high", "n"):
-            frame[name] = getattr(found, name).ravel()
-        return frame
-
-    def _axis_names(self, metric: Metric) -> tuple[str, ...]:
-        if metric.scope == "layer":
-            return ("layer", *(axis.replace(" ", "_") for axis in metric.axes))
-        flat = {"head": "flat", "other head": "other_flat"}
-        return tuple(flat.get(axis, axis) for axis in metric.axes)
-
-    def _split_heads(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Heads of a pair, numbered over all layers, as layer and head."""
-        for name, prefix in (("flat", ""), ("other_flat", "other_")):
-            if name not in frame:
-                continue
-            flat = frame.pop(name) - 1
-            frame[f"{prefix}layer"] = flat // self.n_heads + 1
-            frame[f"{prefix}head"] = flat % self.n_heads + 1
-        return frame
+        axes = metric.axes if metric.scope == "model" else ("layer", *metric.axes)
+        columns: dict[str, Any] = {"metric": key}
+        places = np.indices(found.mean.shape).reshape(len(axes), -1)
+        for axis, place in zip(axes, places, strict=True):
+            name = axis.replace(" ", "_")
+            if metric.scope == "model" and name.endswith("head"):  # numbered over all layers
+                columns[name.replace("head", "layer")] = place // self.n_heads + 1
+                place = place % self.n_heads
+            columns[name] = place + 1
+        ends = {name: getattr(found, name).ravel() for name in ("mean", "low", "high", "n")}
+        return pd.DataFrame({**columns, **ends})
 
 
 def measure(
@@ -141,19 +126,10 @@ def measure(
     ['metric', 'layer', 'head', 'mean', 'low', 'high', 'n']
     """
     chosen = chosen_metrics(metrics)
-    encoder, texts = loaded(
-        model, corpus, limit=limit, seed=seed, max_length=max_length, device=device
-    )
-    found = stream(
-        encoder,
-        texts,
-        chosen,
-        max_length=max_length,
-        batch_size=batch_size,
-        on_long=on_long,
-        segment_ids=segment_ids,
-        progress=progress,
-    )
+    named: Any = {"limit": limit, "seed": seed, "device": device}
+    encoder, texts = loaded(model, corpus, max_length=max_length, **named)
+    how: Any = {"batch_size": batch_size, "on_long": on_long, "progress": progress}
+    found = stream(encoder, texts, chosen, max_length=max_length, segment_ids=segment_ids, **how)
     return found.not_empty()
 
 
@@ -199,24 +175,21 @@ def stream(
     metrics: Sequence[Metric],
     *,
     max_length: int = 128,
-    batch_size: int = 16,
-    on_long: str = "error",
     segment_ids: str = "pair",
-    progress: Progress | None = None,
+    **reading: Any,
 ) -> Measurement:
-    """One pass over the corpus; each map is reduced where it arises and then forgotten."""
+    """One pass over the corpus; each map is reduced where it arises and then forgotten.
+
+    reading  batch_size, on_long, progress: see `batches_of`
+    """
     started = time.perf_counter()
     skipped: Counter[str] = Counter(corpus.skipped)
     shard = Shard()
     watch = Watch(encoder, metrics, max_length)
-    pieces = encode(
-        corpus.examples, encoder, max_length=max_length, on_long=on_long, skipped=skipped
-    )
+    reading |= {"max_length": max_length, "skipped": skipped}
     with torch.inference_mode(), tapped(encoder, watch.tap):
-        for batch in batches(pieces, encoder, batch_size=batch_size):
+        for batch in batches_of(corpus.examples, encoder, **reading):
             shard.append(batch.index, watch.reduce(batch, segment_ids))
-            if progress is not None:
-                progress(len(shard.index), len(corpus.examples))
     seconds = time.perf_counter() - started
     return Measurement(encoder, corpus.name, metrics, shard, dict(skipped), seconds)
 
@@ -255,18 +228,14 @@ class Watch:
         return partials
 
     def _refuse_infinite(self, key: str, partial: Partial) -> None:
-        """A NaN among the weights of a model must not become a NaN among its results."""
         bad = ~partial.total.isfinite() & (partial.spread_weight() > 0)
-        if not bad.any():
-            return
-        row, place = (int(axis.min()) for axis in bad.nonzero(as_tuple=True)[:2])
-        across = any(key == metric.key for metric in self.across)
-        layer = place // self.encoder.n_heads if across else place
-        raise BadValue(
-            f"'{self.encoder.name}': {key} is not finite from layer {layer + 1} on, first in "
-            f"document {self._batch.index[row] + 1}. Expected finite weights: check the "
-            "checkpoint, or load it in single precision."
-        )
+        if bad.any():
+            place = int(bad.nonzero()[:, 1].min())
+            across = any(key == metric.key for metric in self.across)
+            layer = place // self.encoder.n_heads if across else place
+            trouble = f"{key} is not finite from layer {layer + 1} on"
+            finite = ~bad.flatten(1).any(1)
+            refuse_infinite(self.encoder.name, trouble, finite, self._batch.index)
 
     def _observe(self, layer: int, rows: slice, weights: Tensor, scores: Tensor | None) -> None:
         if rows.start not in self._parts:  # every layer sees the same slices of the batch
@@ -299,10 +268,9 @@ class Watch:
 
 def _stack(found: list[list[Partial]]) -> Partial:
     """Slices of a batch end to end, layers side by side: (batch, layer, head, ...)."""
-    layers = [merge(slices) for slices in found]
-    total = torch.stack([layer.total for layer in layers], dim=1)
-    weight = torch.stack([layer.weight for layer in layers], dim=1)
-    return Partial(total, weight)
+    total = [torch.cat([part.total for part in layer]) for layer in found]
+    weight = [torch.cat([part.weight for part in layer]) for layer in found]
+    return Partial(torch.stack(total, dim=1), torch.stack(weight, dim=1))
 
 
 LENGTH_AXES = ("query", "key")

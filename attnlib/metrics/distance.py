@@ -110,6 +110,11 @@ class Part:
     def name(self) -> str:
         return self.division.names[self.number]
 
+    @property
+    def key(self) -> str:
+        """Of the metric that measures it."""
+        return f"distance_{self.name}"
+
     def __call__(self, batch: Batch) -> Tensor:
         return self.division.pairs(batch) == self.number
 
@@ -126,7 +131,6 @@ def distance_metrics(
     specials: Sequence[str | Relation] = SPECIALS,
     edges: str = "paper",
     length: int | str = "real",
-    name: str = "distance",
 ) -> list[Metric]:
     r"""The parts of the distance feature (Guan 2020, sec. 3), each a metric `distance_<part>`.
 
@@ -143,7 +147,6 @@ def distance_metrics(
     edges     "equal" divides the distances that exist, 1 .. L-1: floor(N (t-1) / (L-1)) = i
     length    L in the windows: the "real" pieces of each input, or one number for all, as if they
               were padded to it; the mean over s is over real queries all the same
-    name      what the keys begin with, where two divisions are measured in one pass
 
     The authors' code is not known. Their sum has both ends of t = iL/N .. (i+1)L/N, and t = 0 in
     the first window, while their text counts self apart: here the upper end is left out, and 0.
@@ -153,17 +156,16 @@ def distance_metrics(
     if length != "real":
         _check_count("length", length, "'real', or ")
     fixed = length if isinstance(length, int) else None
-    return list(_metrics_of(Division(windows, _chosen_specials(specials), edges, fixed), name))
+    return list(_metrics_of(Division(windows, _chosen_specials(specials), edges, fixed)))
 
 
 @lru_cache(maxsize=64)
-def _metrics_of(division: Division, name: str) -> tuple[Metric, ...]:
+def _metrics_of(division: Division) -> tuple[Metric, ...]:
     """The same metrics for the same division: a pass takes equal ones of one name as one."""
-    parts = [Part(division, number) for number in range(len(division.names))]
-    return tuple(_metric(part, f"{name}_{part.name}") for part in parts)
+    return tuple(_metric(Part(division, number)) for number in range(len(division.names)))
 
 
-def _metric(part: Part, key: str) -> Metric:
+def _metric(part: Part) -> Metric:
     keys: Callable[[Batch], Tensor] | None = None
     n_windows = part.division.windows
     if part.number < n_windows:
@@ -174,7 +176,7 @@ def _metric(part: Part, key: str) -> Metric:
     else:
         special = part.division.specials[part.number - n_windows - 1]
         what, short, keys = special.what, special.short, part.keys
-    relation = Relation(part.name, what, part, "every", False, key, SOURCE, short, keys)
+    relation = Relation(part.name, what, part, "every", False, part.key, SOURCE, short, keys)
     return replace(mass_metric(relation), variants=("paper",))
 
 
@@ -223,50 +225,33 @@ class Measured(Protocol):
 
 
 def feature_rows(
-    measurement: Measured, name: str = "distance"
+    measurement: Measured,
 ) -> tuple[Names, Float[np.ndarray, "input head feature"]]:
     """The parts of a division, and what they are of every head in every input.
 
     Heads are numbered over all layers; inputs are in the order of the corpus. A long input that
     was measured in windows is one input, the mean over the queries of all of them.
     """
-    division = _division_in(measurement, name)
-    values = [measurement.values(f"{name}_{part}") for part in division.names]
-    return division.names, np.stack([one.reshape(len(one), -1) for one in values], axis=-1)
+    relations = [metric.relation for metric in measurement.metrics.values()]
+    parts = [one.pairs for one in relations if one and isinstance(one.pairs, Part)]
+    names = parts[0].division.names if parts else FEATURES
+    if len({part.division for part in parts}) != 1 or len(parts) != len(names):
+        raise BadValue(
+            f"the measurement has {len(parts)} parts of a distance feature; expected all of one. "
+            "Pass distance_metrics() to measure()."
+        )
+    values = [measurement.values(f"distance_{name}") for name in names]
+    return names, np.stack([one.reshape(len(one), -1) for one in values], axis=-1)
 
 
-def feature_matrix(
-    measurement: Measured, name: str = "distance"
-) -> tuple[Names, Float[np.ndarray, "head feature"]]:
+def feature_matrix(measurement: Measured) -> tuple[Names, Float[np.ndarray, "head feature"]]:
     """The mean of `feature_rows` over the inputs, each of which counts the same (sec. 4)."""
-    names, rows = feature_rows(measurement, name)
+    names, rows = feature_rows(measurement)
     return names, rows[~np.isnan(rows).any((1, 2))].mean(0)
-
-
-def _division_in(measurement: Measured, name: str) -> Division:
-    """The division whose parts were measured under a name, if none of them is missing."""
-    found: dict[Division, set[str]] = {}
-    for metric in measurement.metrics.values():
-        part = metric.relation.pairs if metric.relation is not None else None
-        if isinstance(part, Part) and metric.key == f"{name}_{part.name}":
-            found.setdefault(part.division, set()).add(part.name)
-    for division, parts in found.items():
-        if parts == set(division.names):
-            return division
-    n_parts = max(map(len, found.values()), default=0)
-    raise BadValue(
-        f"the measurement has {n_parts} parts of a distance feature named '{name}'; expected all. "
-        "Pass distance_metrics() to measure(), and here the name you gave there."
-    )
 
 
 Features = Float[np.ndarray, "*axes feature"]
 Mass = Float[np.ndarray, "*axes"]
-
-
-def special_mass(names: Sequence[str], features: Features) -> Mass:
-    """Attention to special tokens."""
-    return _mass(names, features, set(names) - {"self", *_windows(names)})
 
 
 def near_mass(names: Sequence[str], features: Features) -> Mass:

@@ -133,15 +133,8 @@ def link_metric(links: Links, *, direction: str = "both") -> Metric:
     direction  "forward" follows the links, "backward" goes against them (the authors' code, for
                frames: from the element to the target), "both" takes the larger
     """
-    check_choice("direction", direction, DIRECTIONS)
-    places = per_batch(lambda batch: _places(links, batch, control=False))
-
-    def kernel(attention: Attention) -> Partial:
-        largest = _largest(attention, direction, places(attention.batch))
-        found = largest[..., 0]
-        return Partial(found.clamp_min(0), (found >= 0).all(-1).to(found.dtype))
-
-    return _metric(f"link_{links.name}", f"Largest attention along a link ({links.name}).", kernel)
+    what = f"Largest attention along a link ({links.name})."
+    return _metric(f"link_{links.name}", what, links, direction, control=False)
 
 
 def control_metric(links: Links, *, direction: str = "both") -> Metric:
@@ -152,8 +145,13 @@ def control_metric(links: Links, *, direction: str = "both") -> Metric:
     far apart, in the same order. The mean over all such sets is what a head gives to the shape,
     whatever the words mean. Inputs without room for such a set have weight 0.
     """
+    what = f"The same for pairs without a link at the same distance ({links.name})."
+    return _metric(f"control_{links.name}", what, links, direction, control=True)
+
+
+def _metric(key: str, what: str, links: Links, direction: str, *, control: bool) -> Metric:
     check_choice("direction", direction, DIRECTIONS)
-    places = per_batch(lambda batch: _places(links, batch, control=True))
+    places = per_batch(lambda batch: _places(links, batch, control=control))
 
     def kernel(attention: Attention) -> Partial:
         largest = _largest(attention, direction, places(attention.batch))
@@ -161,11 +159,6 @@ def control_metric(links: Links, *, direction: str = "both") -> Metric:
         total = largest.clamp_min(0).sum(-1) / n_sets.clamp_min(1)
         return Partial(total, (n_sets[:, 0] > 0).to(total.dtype))
 
-    what = f"The same for pairs without a link at the same distance ({links.name})."
-    return _metric(f"control_{links.name}", what, kernel)
-
-
-def _metric(key: str, what: str, kernel: Callable[[Attention], Partial]) -> Metric:
     return Metric(key, what, "kovaleva2019:sec4.2", "weight", (0.0, 1.0), kernel)
 
 

@@ -38,23 +38,17 @@ class Selectors:
         maps = torch.zeros(n, n_rows, length, length, device=batch.device)
         for place, column in enumerate(self.by_key):
             held = relations[column].keys_in(batch)
-            self.keys[:, :, place] = held
-            counts = self._asked(column, metrics[column], batch, held)
-            if counts is not None:
-                self.keys[:, :, place] *= counts.unsqueeze(-1)
+            self.keys[:, :, place] = self._weighed(column, metrics[column], batch, held)
         for place, column in enumerate(self.by_pair):
             held = torch.logical_and(relations[column].pairs_in(batch), batch.real_pairs)
-            maps[:, place] = held
-            counts = self._asked(column, metrics[column], batch, held)
-            if counts is not None:
-                maps[:, place] *= counts.unsqueeze(-1)
+            maps[:, place] = self._weighed(column, metrics[column], batch, held)
         self.matrix = maps.flatten(2)
 
-    def _asked(self, column: int, metric: Metric, batch: Batch, held: Tensor) -> Tensor | None:
-        """Note how many queries a metric asks; what it weighs them with."""
+    def _weighed(self, column: int, metric: Metric, batch: Batch, held: Tensor) -> Tensor:
+        """What each pair, or key, counts; how many queries the metric asks is noted."""
         assert isinstance(metric.kernel, LinearKernel)
         counts, self.weight[:, column] = metric.kernel.weigh(batch, held, metric.variant)
-        return counts
+        return held if counts is None else held * counts.unsqueeze(-1)
 
     def masses(
         self, attention: Attention, rows: slice = slice(None)

@@ -49,14 +49,6 @@ class Partial:
         return self.weight[(...,) + (None,) * missing].expand_as(self.total)
 
 
-def merge(partials: list[Partial]) -> Partial:
-    """The partial of the examples of all, one after the other."""
-    return Partial(
-        torch.cat([partial.total for partial in partials]),
-        torch.cat([partial.weight for partial in partials]),
-    )
-
-
 Kernel = Callable[..., Partial]
 
 Weigher = Callable[[Batch, Tensor, str], tuple[Tensor | None, Tensor]]

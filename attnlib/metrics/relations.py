@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -125,18 +126,17 @@ def by_distance(
     return Relation(key, what, pairs, positional=True, source=source, **named)
 
 
-def by_key(key: str, what: str, source: str, keys: Held, **named: Any) -> Relation:
-    """A relation that holds for every query wherever the key is of some kind."""
+def by_key(key: str, what: str, source: str, keys: Held | None = None, **named: Any) -> Relation:
+    """A relation that holds for every query wherever the key is of some kind.
+
+    keys  Batch -> (batch, key); by default what the batch has under the name of the relation
+    """
+    keys = keys or attrgetter(key)
 
     def pairs(batch: Batch) -> Tensor:
         return keys(batch).unsqueeze(1).expand(-1, batch.length, -1)
 
     return Relation(key, what, pairs, source=source, keys=keys, **named)
-
-
-def by_pair(key: str, what: str, source: str, pairs: Held, **named: Any) -> Relation:
-    """A relation that depends on the query and on the key."""
-    return Relation(key, what, pairs, source=source, **named)
 
 
 def _alike(of_piece: Tensor) -> Tensor:
@@ -154,6 +154,7 @@ def _within(width: int) -> Callable[[Tensor], Tensor]:
 
 
 CLARK, FIG2, PANDE = "clark2019:sec3.1", "clark2019:fig2", "pande2021:sec3.2"
+SEC32 = "clark2019:sec3.2"
 
 _DECLARED = (
     by_distance("self", "the piece itself", CLARK, lambda away: away == 0),
@@ -161,64 +162,54 @@ _DECLARED = (
     by_distance("next", "the piece just after", CLARK, lambda away: away == 1),
     by_distance("earlier", "any piece before", CLARK, lambda away: away < 0),
     by_distance("later", "any piece after", CLARK, lambda away: away > 0),
-    by_key("cls", "[CLS], or what the model opens its input with", FIG2, lambda batch: batch.cls),
-    by_key("sep", "[SEP], or what the model closes a text with", FIG2, lambda batch: batch.sep),
-    by_pair(
+    by_key("cls", "[CLS], or what the model opens its input with", FIG2),
+    by_key("sep", "[SEP], or what the model closes a text with", FIG2),
+    Relation(
         "sep_to_sep",
         "[SEP], itself or the other one, from the [SEP] tokens alone",
-        FIG2,
         lambda batch: batch.sep.unsqueeze(2) & batch.sep.unsqueeze(1),
+        source=FIG2,
         asked_of="having",
         metric_key="mass_sep_to_sep",
         short="from [SEP] to [SEP]",
     ),
-    by_pair(
+    Relation(
         "other_to_sep",
         "[SEP], from every other piece",
-        FIG2,
         lambda batch: ~batch.sep.unsqueeze(2) & batch.sep.unsqueeze(1),
+        source=FIG2,
         asked_of="having",
         metric_key="mass_other_to_sep",
         short="from others to [SEP]",
     ),
-    by_key("comma", "a comma", FIG2, lambda batch: batch.comma),
-    by_key("period", "a full stop", FIG2, lambda batch: batch.period),
-    by_key(
-        "period_or_comma",
-        "a full stop or a comma",
-        "clark2019:fig3",
-        lambda batch: batch.period | batch.comma,
-    ),
-    by_key(
-        "punctuation",
-        "any punctuation mark, commas and full stops included",
-        "clark2019:sec3.2",
-        lambda batch: batch.punctuation,
-    ),
-    by_pair(
+    by_key("comma", "a comma", FIG2),
+    by_key("period", "a full stop", FIG2),
+    by_key("period_or_comma", "a full stop or a comma", "clark2019:fig3"),
+    by_key("punctuation", "any punctuation mark, commas and full stops included", SEC32),
+    Relation(
         "same_segment",
         "a piece of the same part of the input, its [SEP] included",
-        PANDE,
         lambda batch: _alike(batch.segment),
+        source=PANDE,
     ),
-    by_pair(
+    Relation(
         "other_segment",
         "a piece of the other part of a two-part input",
-        "guan2020:sec5.3",
         lambda batch: ~_alike(batch.segment),
+        source="guan2020:sec5.3",
         asked_of="having",
     ),
-    by_pair(
+    Relation(
         "same_sentence",
         "a piece of the same sentence",
-        PANDE,
         lambda batch: _alike(batch.sentence),
+        source=PANDE,
     ),
-    by_pair(
+    Relation(
         "same_word",
         "another piece of the same word",
-        "pande2021:sec2",
         _same_word,
+        source="pande2021:sec2",
         asked_of="having",
     ),
     *(

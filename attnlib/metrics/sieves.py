@@ -16,15 +16,7 @@ from attnlib.attention.maps import Attention
 from attnlib.errors import BadValue, UnknownName, check_choice, did_you_mean
 from attnlib.metrics.mass import mass_by_query, n_having
 from attnlib.metrics.registry import METRICS, LinearKernel, Metric, Partial
-from attnlib.metrics.relations import (
-    RELATIONS,
-    Held,
-    Relation,
-    by_distance,
-    by_key,
-    by_pair,
-    relation,
-)
+from attnlib.metrics.relations import RELATIONS, Held, Relation, by_distance, by_key, relation
 
 SOURCE = "pande2021:sec3.2"
 DIRECTIONS = ("dep->head", "head->dep", "both")
@@ -101,7 +93,7 @@ def syntactic(
 
     whom = {"dep->head": "the head of", "head->dep": "a dependent in", "both": "the other end of"}
     what = f"{whom[direction]} {what or f'its {key} relation'}"
-    return by_pair(key, what, SOURCE, pairs, asked_of="having")
+    return Relation(key, what, pairs, asked_of="having", source=SOURCE)
 
 
 @sieve("block", "a word of the same text of a pair", SOURCE)
@@ -122,13 +114,7 @@ _FOUND = (
     block,
     RELATIONS["cls"],
     RELATIONS["sep"],
-    by_key(
-        "delimiter",
-        "[CLS] or [SEP]",
-        SOURCE,
-        lambda batch: batch.cls | batch.sep,
-        asked_of="having",
-    ),
+    by_key("delimiter", "[CLS] or [SEP]", SOURCE, lambda b: b.cls | b.sep, asked_of="having"),
     *(syntactic(labels, key) for key, labels in DEPENDENCIES.items()),
     syntactic(_LABELS, "syntactic", what="its nsubj, dobj, amod or advmod relation"),
 )

@@ -6,8 +6,11 @@ rules are asked for one of them, and are right if they choose any of them.
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,12 +23,13 @@ from attnlib.data.corpora import Corpus
 from attnlib.data.examples import CorefDocument, Span
 from attnlib.errors import CorpusError
 from attnlib.measuring.best_heads import chosen_elsewhere, halves
-from attnlib.measuring.bootstrap import estimate
+from attnlib.measuring.bootstrap import by_group, percentage
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment, findings
 
 TYPES = ("pronoun", "proper", "nominal")
+AGREEING = Path(__file__).with_name("agreeing_words.toml")
 COMPARED = (
     ("head_match", "nearest"),
     ("rule_based", "head_match"),
@@ -61,7 +65,7 @@ def coreference(
     table = antecedent_table(found, seed=seed)
     if not judged:
         return Found(table, facts=facts)
-    systems = {_key(name): right for name, right in found.baselines.items()}
+    systems = {re.sub("[ -]", "_", name): right for name, right in found.baselines.items()}
     systems["head"] = by_head[:, best]
     numbers = {name: percent_right(right, found.document) for name, right in systems.items()}
     for one, other in COMPARED:
@@ -73,11 +77,6 @@ def coreference(
     return Found(table, findings({f"table2.{name}": ends for name, ends in numbers.items()}), facts)
 
 
-def _key(system: str) -> str:
-    """The name of a system as claims write it."""
-    return system.replace(" ", "_").replace("-", "_")
-
-
 def antecedent_table(found: Choices, *, seed: int = 0) -> pd.DataFrame:
     """One row per system and kind of mention: accuracy in percent with its 95 % interval.
 
@@ -85,9 +84,7 @@ def antecedent_table(found: Choices, *, seed: int = 0) -> pd.DataFrame:
     chosen on one half of the documents and scored on the other, both ways round ("head, clean");
     "head, any word" is the paper's way when a head may choose any word of the text.
     """
-    systems: dict[str, tuple[np.ndarray, str]] = {
-        name: (right, "") for name, right in found.baselines.items()
-    }
+    systems = {name: (right, "") for name, right in found.baselines.items()}
     _, rank = np.unique(found.document, return_inverse=True)
     half = halves(int(rank.max()) + 1, seed)[rank]
     for label, candidates in (("head", "mentions"), ("head, any word", "words")):
@@ -115,9 +112,7 @@ def percent_right(right: np.ndarray, document: np.ndarray) -> tuple[float, float
     if not len(right):
         return np.nan, np.nan, np.nan
     _, place = np.unique(document, return_inverse=True)
-    total, weight = np.bincount(place, weights=right.astype(float)), np.bincount(place)
-    got = estimate(total[:, None], weight[:, None].astype(float), micro=True)
-    return 100 * float(got.mean[0]), 100 * float(got.low[0]), 100 * float(got.high[0])
+    return percentage(*by_group(right.astype(float), place, int(place.max()) + 1))
 
 
 def _name(flat: int, n_heads: int) -> str:
@@ -169,10 +164,8 @@ def choices(
             f"{max_length} pieces. Give documents with clusters, or a larger --max-length."
         )
     rows: dict[int, dict[str, np.ndarray]] = {}
-    maps = word_maps(
-        encoder, documents, max_length=max_length, batch_size=batch_size, progress=progress
-    )
-    for batch in maps:
+    how: Any = {"max_length": max_length, "batch_size": batch_size, "progress": progress}
+    for batch in word_maps(encoder, documents, **how):
         weights, real = batch.between_words(), batch.real_words()
         for row, index in enumerate(batch.index):
             if asked[index]:
@@ -342,31 +335,11 @@ def accuracy(documents: Iterable[CorefDocument], choose: Choose) -> dict[str, tu
     return counts
 
 
-def _features(table: str) -> dict[str, tuple[str, ...]]:
-    rows = (line.split(":") for line in table.strip().splitlines())
-    return {word: tuple(given.split()) for words, given in rows for word in words.split()}
-
-
-# person, number, gender; "-" is open
-PRONOUNS = _features(
-    """
-    i me my mine myself: 1 singular -
-    we us our ours ourselves: 1 plural -
-    you your yours yourself: 2 - -
-    yourselves: 2 plural -
-    he him his himself: 3 singular masculine
-    she her hers herself: 3 singular feminine
-    it its itself this that one: 3 singular neuter
-    they them their theirs themselves these those both: 3 plural -
-    """
-)
-NOUNS = _features(
-    """
-    man boy father son brother husband uncle grandfather nephew king gentleman mr: - - masculine
-    woman girl mother daughter sister wife aunt grandmother niece queen lady mrs ms: - - feminine
-    people men women children police twins parents: - plural -
-    """
-)
+FEATURES = {
+    kind: {word: tuple(given.split()) for given, words in rows.items() for word in words.split()}
+    for kind, rows in tomllib.loads(AGREEING.read_text(encoding="utf-8")).items()
+}
+"""Pronouns and nouns, each word with its person, number and gender; "-" is open."""
 
 
 def agree(one: Mention, other: Mention) -> bool:
@@ -379,8 +352,8 @@ def features(mention: Mention) -> tuple[str, ...]:
     """(person, number, gender) of a mention, by its head word; "-" where it is open."""
     word = mention.head_text
     if mention.type == "pronoun":
-        return PRONOUNS.get(word, ("3", "-", "-"))
-    _, number, gender = NOUNS.get(word, ("-", "-", "-"))
+        return FEATURES["pronouns"].get(word, ("3", "-", "-"))
+    _, number, gender = FEATURES["nouns"].get(word, ("-", "-", "-"))
     if number == "-" and mention.type == "nominal":
         number = "plural" if word.endswith("s") and not word.endswith("ss") else "singular"
     if number == "-" and mention.type == "proper":

@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 
 from attnlib.data.corpora import Corpus
-from attnlib.measuring.best_heads import accuracy_grid, best_heads
+from attnlib.measuring.best_heads import accuracy_grid, best_heads, predictions
 from attnlib.measuring.head_tables import layer_means
-from attnlib.measuring.prediction import predictions
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
+from scipy.spatial.distance import pdist, squareform
 
 from attnlib.data.corpora import Corpus
-from attnlib.errors import BadValue
 from attnlib.measuring.stream import Progress, measure
 from attnlib.models import Encoder
 from bookkit.claims import Finding
@@ -52,13 +51,7 @@ def divergences(
 
 def distance_matrix(table: pd.DataFrame) -> np.ndarray:
     """The square, symmetric matrix behind a table of head pairs."""
-    n_heads = int(max(table["head"].max(), table["other_head"].max()))
-    n = int(table["other_layer"].max()) * n_heads
-    one = ((table["layer"] - 1) * n_heads + table["head"] - 1).to_numpy()
-    other = ((table["other_layer"] - 1) * n_heads + table["other_head"] - 1).to_numpy()
-    matrix = np.zeros((n, n))
-    matrix[one, other] = matrix[other, one] = table["js"].to_numpy()
-    return matrix
+    return squareform(table["js"].to_numpy(np.float64))  # pairs are in the order of its triangle
 
 
 @experiment(version=1)
@@ -70,44 +63,30 @@ def plane(distances: pd.DataFrame, surface: pd.DataFrame, *, seed: int = 0) -> F
     """
     matrix = distance_matrix(distances)
     labels = behaviours(surface)
-    laid = planar(matrix, seed=seed)
+    points, stress, correlation = planar(matrix, seed=seed)
     layers = labels.index.get_level_values("layer").to_numpy()
-    by_layer = closeness(matrix, layers, seed=seed)
-    by_behaviour = closeness(matrix, labels.to_numpy(), exclude=UNNAMED, seed=seed)
+    near_in_layer, far_from_layer, p_of_layer = closeness(matrix, layers, seed=seed)
+    named = (~labels.isin(UNNAMED)).to_numpy()
+    near, far, p = closeness(matrix[named][:, named], labels[named].to_numpy(), seed=seed)
     table = labels.reset_index()
-    table["x"], table["y"] = laid.points.T
+    table["x"], table["y"] = points.T
     facts = {
-        "stress": laid.stress,
-        "correlation": laid.correlation,
-        "layer_ratio": by_layer.ratio,
-        "behaviour_ratio": None if np.isnan(by_behaviour.ratio) else by_behaviour.ratio,
-        "named": int((~labels.isin(UNNAMED)).sum()),
+        "stress": stress,
+        "correlation": correlation,
+        "layer_ratio": near_in_layer / far_from_layer,
+        "behaviour_ratio": None if np.isnan(near / far) else near / far,
+        "named": int(named.sum()),
     }
-    found = {
-        "js.within_layer_p": Finding(by_layer.p_value),
-        "js.within_behaviour_p": Finding(by_behaviour.p_value),
-    }
+    found = {"js.within_layer_p": Finding(p_of_layer), "js.within_behaviour_p": Finding(p)}
     return Found(table, found, facts)
 
 
 # --- heads as points in a plane -------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Plane:
-    """Where each point lies, and how much of the given distances the plane could keep.
-
-    points       (n, 2)   centred; the first axis is the long one
-    stress       Kruskal's stress-1: 0 is perfect, 0.1 fair, 0.2 poor
-    correlation  of the distances in the plane with those given, over all pairs
-    """
-
-    points: Float[np.ndarray, "n 2"]
-    stress: float
-    correlation: float
-
-
-def planar(distances: Float[np.ndarray, "n n"], *, seed: int = 0, starts: int = 5) -> Plane:
+def planar(
+    distances: Float[np.ndarray, "n n"], *, seed: int = 0, starts: int = 5
+) -> tuple[Float[np.ndarray, "n 2"], float, float]:
     r"""Points whose Euclidean distances are as near as possible to those given (sec. 6, Fig. 6).
 
     .. math::
@@ -116,7 +95,8 @@ def planar(distances: Float[np.ndarray, "n n"], *, seed: int = 0, starts: int = 
                                      {\sum_{i<j} \|x_i - x_j\|^2}}
 
     distances  (n, n)   symmetric, 0 on the diagonal: the Jensen-Shannon divergences of heads
-    returns    points (n, 2), stress-1, correlation
+    returns    points (n, 2), centred, the first axis the long one; stress-1, where 0 is perfect,
+               0.1 fair, 0.2 poor; correlation of the distances in the plane with those given
 
     The best of `starts` random starts, as in the authors' code. Differs from it: the starts have
     a seed, and the result is turned to its principal axes with the farthest point of each axis
@@ -126,9 +106,8 @@ def planar(distances: Float[np.ndarray, "n n"], *, seed: int = 0, starts: int = 
     # has kept its arguments; those of the class MDS changed their meaning in version 1.8.
     from sklearn.manifold import smacof
 
-    given = _checked(distances)
     points, _ = smacof(
-        given,
+        distances,
         metric=True,
         n_components=2,
         init=None,
@@ -140,14 +119,11 @@ def planar(distances: Float[np.ndarray, "n n"], *, seed: int = 0, starts: int = 
         normalized_stress=False,
     )
     points = _turned(np.asarray(points, dtype=np.float64))
-    pairs = np.triu_indices(len(given), 1)
-    shown = np.linalg.norm(points[pairs[0]] - points[pairs[1]], axis=-1)
-    wanted = given[pairs]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        stress = float(np.sqrt(((wanted - shown) ** 2).sum() / (shown**2).sum()))
+    shown, wanted = pdist(points), squareform(distances, checks=False)
+    stress = float(np.sqrt(((wanted - shown) ** 2).sum() / (shown**2).sum()))
     constant = np.ptp(wanted) == 0 or np.ptp(shown) == 0
     correlation = float("nan") if constant else float(np.corrcoef(wanted, shown)[0, 1])
-    return Plane(points, stress, correlation)
+    return points, stress, correlation
 
 
 def _turned(points: np.ndarray) -> np.ndarray:
@@ -165,28 +141,13 @@ def _turned(points: np.ndarray) -> np.ndarray:
 # --- whether groups of heads lie closer together than chance --------------------------------------
 
 
-@dataclass(frozen=True)
-class Closeness:
-    """Mean distances within and between groups, and how often chance does as well.
-
-    p_value  one-sided, (1 + shuffles at least as close) / (1 + shuffles); NaN without a pair within
-    """
-
-    within: float
-    between: float
-    ratio: float
-    p_value: float
-    n_within: int
-
-
 def closeness(
     distances: Float[np.ndarray, "n n"],
-    groups: Sequence[object] | np.ndarray | pd.Series,
+    groups: Sequence[object] | np.ndarray,
     *,
-    exclude: Collection[object] = (),
     permutations: int = 10_000,
     seed: int = 0,
-) -> Closeness:
+) -> tuple[float, float, float]:
     r"""Are points of one group closer to each other than if labels were dealt out at random?
 
     .. math:: W = \frac{1}{|P|} \sum_{(i, j) \in P} d_{ij}, \quad
@@ -194,22 +155,19 @@ def closeness(
               p = \frac{1 + |\{\pi : W_\pi \le W\}|}{1 + \text{permutations}}
 
     distances  (n, n)   symmetric
-    groups     (n,)     a label per point; points with a label in `exclude` take no part
+    groups     (n,)     a label per point
+    returns    W, the mean distance of points of different groups, and p; NaN of no pairs
 
     The paper says "heads in the same layer tend to be close together" without a test; this is ours.
     A group of one point has no pair within. Shuffling labels keeps the sizes of all groups, so W
-    and the ratio W / (mean between) order the shuffles in the same way.
+    and its ratio to the mean between groups order the shuffles in the same way.
     """
-    given, labels = _checked(distances), pd.Series(np.asarray(groups, dtype=object))
-    kept = np.flatnonzero(~labels.isin(list(exclude)))
-    given, code = given[np.ix_(kept, kept)], pd.factorize(labels.iloc[kept])[0]
-    one, other = np.triu_indices(len(kept), 1)
+    code = pd.factorize(np.asarray(groups, dtype=object))[0]
+    one, other = np.triu_indices(len(code), 1)
     same = code[one] == code[other]
-    values = given[one, other]
+    values = distances[one, other]
     within, between = _mean(values[same]), _mean(values[~same])
-    p_value = _p_value(given, one[same], other[same], within, permutations, seed)
-    ratio = within / between if between else float("nan")
-    return Closeness(within, between, ratio, p_value, int(same.sum()))
+    return within, between, _p_value(distances, one[same], other[same], within, permutations, seed)
 
 
 def _p_value(
@@ -239,17 +197,3 @@ def _p_value(
 
 def _mean(values: np.ndarray) -> float:
     return float(values.mean()) if len(values) else float("nan")
-
-
-def _checked(distances: np.ndarray) -> np.ndarray:
-    """The distances in double precision; refuses those that no plane and no test can be made of."""
-    given = np.asarray(distances, dtype=np.float64)
-    if len(given) < 3:
-        raise BadValue(f"distances are between {len(given)} points; expected at least 3.")
-    if not np.isfinite(given).all():
-        one, other = np.argwhere(~np.isfinite(given))[0] + 1
-        raise BadValue(
-            f"the distance of points {one} and {other} is {given[one - 1, other - 1]}; "
-            "expected a finite number. Leave out points without one."
-        )
-    return given

@@ -12,10 +12,10 @@ import torch
 from scipy.stats import spearmanr
 from torch import Tensor, nn
 
-from attnlib.attention.encode import Batch, batches, encode, tokenized
+from attnlib.attention.encode import Batch, batches_of, tokenized
+from attnlib.attention.maps import refuse_infinite
 from attnlib.attention.tap import Tap, run_tapped, tapped
 from attnlib.data.corpora import Corpus
-from attnlib.errors import BadValue
 from attnlib.measuring.bootstrap import Grids, estimate, statistics
 from attnlib.measuring.head_tables import layer_means
 from attnlib.measuring.stream import Progress
@@ -105,18 +105,10 @@ def _numbers(found: Gradients, surface: pd.DataFrame) -> dict[str, tuple[float, 
 # --- the gradient to every attention weight -------------------------------------------------------
 
 
-def _period_or_comma(batch: Batch) -> Tensor:
-    return batch.period | batch.comma
-
-
-def _other(batch: Batch) -> Tensor:
-    return batch.real & ~batch.sep & ~_period_or_comma(batch)
-
-
 KEY_CLASSES: Mapping[str, KeyClass] = {
     "sep": lambda batch: batch.sep,
-    "period_or_comma": _period_or_comma,
-    "other": _other,
+    "period_or_comma": lambda batch: batch.period_or_comma,
+    "other": lambda batch: batch.real & ~batch.sep & ~batch.period_or_comma,
     "cls": lambda batch: batch.cls,
 }
 """The first three are the paper's and share out all real keys; [CLS] is in "other", and alone."""
@@ -168,10 +160,9 @@ def attention_gradients(
     mask_rate: float = 0.15,
     hide: bool = True,
     seed: int = 0,
-    max_length: int = 128,
     batch_size: int = 8,
     classes: Mapping[str, KeyClass] = KEY_CLASSES,
-    progress: Progress | None = None,
+    **reading: Any,
 ) -> Gradients:
     r"""Mean size of the loss's gradient to each attention weight (Clark 2019, sec. 3.2, Fig. 3).
 
@@ -183,6 +174,7 @@ def attention_gradients(
     a        one weight of one head, taken as free: the others of its row stay as they are, and
              all later layers answer to the change
     returns  per example sums (layer, head, class); means are over examples (macro)
+    reading  max_length, progress: see `batches_of`
 
     The authors' code for this figure is not released. Ours: the mask rate, absolute values before
     any mean, and the classes. A masked comma is read as [MASK] and so counts to the other keys.
@@ -197,13 +189,11 @@ def attention_gradients(
         return weights
 
     tap = Tap(change=keep)
-    pieces = encode(corpus.examples, encoder, max_length=max_length)
     index: list[int] = []
-    total: dict[str, list[Tensor]] = {quantity: [] for quantity in QUANTITIES}
-    weight, losses = [], []
+    total, weight, losses = [], [], []
     # The caller may be in a context without gradients; here they are the point.
     with torch.inference_mode(False), torch.enable_grad(), tapped(encoder, tap):
-        for whole in batches(pieces, encoder, batch_size=batch_size):
+        for whole in batches_of(corpus.examples, encoder, batch_size=batch_size, **reading):
             batch, targets = masked(whole, encoder, rate=mask_rate, seed=seed, hide=hide)
             maps[:] = [[] for _ in range(encoder.n_layers)]
             loss = example_losses(head, run_tapped(encoder, batch, tap)[0], targets)
@@ -211,24 +201,22 @@ def attention_gradients(
             # a mean over the batch would make it smaller the larger the batch.
             slopes = iter(torch.autograd.grad(loss.sum(), [part for one in maps for part in one]))
             keys = _keys(_as_read(batch, targets, encoder), classes)
-            sums: dict[str, list[Tensor]] = {quantity: [] for quantity in QUANTITIES}
+            layers = []
             for layer in maps:
                 size = torch.cat([next(slopes) for _ in layer]).abs()
-                sums["gradient"].append(_sums(size, batch, keys))
-                size = size * torch.cat(layer).detach()
-                sums["gradient_times_attention"].append(_sums(size, batch, keys))
-            for quantity, layers in sums.items():
-                total[quantity].append(torch.stack(layers, dim=1).cpu())
-            _refuse_infinite(encoder, batch, loss, total["gradient"][-1])
+                sizes = (size, size * torch.cat(layer).detach())  # of QUANTITIES
+                layers.append(torch.stack([_sums(one, batch, keys) for one in sizes], dim=1))
+            total.append(torch.stack(layers, dim=2).cpu())
+            finite = loss.cpu().isfinite() & total[-1].flatten(1).isfinite().all(1)
+            trouble = "the masked-LM loss or its gradient is not finite"
+            refuse_infinite(encoder.name, trouble, finite, batch.index)
             weight.append((keys.sum(1) * batch.real.sum(-1, keepdim=True)).cpu())
             losses.append(loss.detach().cpu())
             index.extend(batch.index)
-            if progress is not None:
-                progress(len(index), len(corpus.examples))
     order = np.argsort(index, kind="stable")
     return Gradients(
         classes=tuple(classes),
-        total={quantity: torch.cat(parts).numpy()[order] for quantity, parts in total.items()},
+        total=dict(zip(QUANTITIES, torch.cat(total).numpy()[order].swapaxes(0, 1), strict=True)),
         weight=torch.cat(weight).numpy()[order],
         loss=torch.cat(losses).numpy()[order],
     )
@@ -252,14 +240,3 @@ def _as_read(batch: Batch, targets: Tensor, encoder: Encoder) -> Batch:
     shown = (targets == NOT_ASKED) | (batch.ids != encoder.tokenizer.mask_token_id)
     names = ("comma", "period", "punctuation")
     return replace(batch, **{name: getattr(batch, name) & shown for name in names})
-
-
-def _refuse_infinite(encoder: Encoder, batch: Batch, loss: Tensor, sums: Tensor) -> None:
-    finite = loss.cpu().isfinite() & sums.flatten(1).isfinite().all(1)
-    if not finite.all():
-        document = batch.index[int(finite.long().argmin())] + 1
-        raise BadValue(
-            f"'{encoder.name}': the masked-LM loss of document {document} or its gradient is not "
-            "finite. Expected finite weights: check the checkpoint and its head, or load it in "
-            "single precision."
-        )

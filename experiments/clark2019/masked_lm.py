@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attnlib.attention.encode import Batch, batches, encode, model_inputs
+from attnlib.attention.encode import Batch, batches_of, model_inputs
 from attnlib.data.corpora import Corpus
 from attnlib.errors import BadValue, CorpusError, Unobservable
 from attnlib.measuring.stream import Progress
@@ -291,19 +290,17 @@ class _Task:
                 progress(min(done, n_passes + n_steps), n_passes + n_steps)
 
         draws = range(1, 1 + self.budget.n_maskings)
-        hidden, targets, owners = self.positions(self.examples[: self.n_train], draws, report)
+        found = self.positions(self.examples[: self.n_train], draws, report)
         fit_head(
             head,
-            hidden,
-            targets,
-            owners,
+            *found,
             self.piece_counts(),
             self.budget,
             seed=self.seed,
             step=lambda done: report(n_passes + done),
         )
         report(n_passes + n_steps)
-        return {"n_train_positions": len(targets), **self.quality(head)}
+        return {"n_train_positions": len(found[1]), **self.quality(head)}
 
     def quality(self, head: nn.Module) -> dict[str, Any]:
         """Accuracy and loss on the held-out segments, and those of the pieces' frequencies."""
@@ -328,9 +325,9 @@ class _Task:
     def piece_counts(self) -> Tensor:
         """How often each piece of the vocabulary occurs in the training segments."""
         counts = torch.zeros(self.encoder.model.get_input_embeddings().num_embeddings)
-        for encoded in self._encoded(self.examples[: self.n_train]):
-            kept = [i for i, word in zip(encoded.ids, encoded.word, strict=True) if word >= 0]
-            counts += torch.bincount(torch.tensor(kept), minlength=len(counts))
+        for batch in self._batches(self.examples[: self.n_train]):
+            pieces = batch.ids[batch.word >= 0].cpu()
+            counts += torch.bincount(pieces, minlength=len(counts))
         return counts
 
     def positions(
@@ -340,32 +337,28 @@ class _Task:
         report: Callable[[int], None] = lambda done: None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Hidden vectors of masked pieces (position, dim), what they were, in which example."""
-        hidden: list[Tensor] = []
-        targets: list[Tensor] = []
-        owners: list[Tensor] = []
-        mask = partial(
-            masked, encoder=self.encoder, rate=self.mask_rate, seed=self.seed, hide=self.hide
-        )
-        n_read = 0
+        found: list[tuple[Tensor, Tensor, Tensor]] = []
+        n_read, n_found = 0, 0
         for draw in draws:
-            for batch in batches(self._encoded(examples), self.encoder, batch_size=8):
-                if sum(map(len, targets)) >= POSITIONS_AT_MOST:
+            for batch in self._batches(examples):
+                if n_found >= POSITIONS_AT_MOST:
                     break
-                changed, wanted = mask(batch, draw=draw)
+                how: Any = {"rate": self.mask_rate, "seed": self.seed, "hide": self.hide}
+                changed, wanted = masked(batch, self.encoder, draw=draw, **how)
                 asked = wanted != NOT_ASKED
                 with torch.inference_mode():
                     seen = self.encoder.model(**model_inputs(changed, self.encoder))[0]
-                    hidden.append(seen[asked].float())
-                targets.append(wanted[asked])
-                rows = asked.nonzero()[:, 0]
-                owners.append(torch.tensor(batch.index, device=rows.device)[rows])
-                n_read += len(batch)
+                    hidden = seen[asked].float()
+                owners = torch.tensor(batch.index, device=asked.device)[asked.nonzero()[:, 0]]
+                found.append((hidden, wanted[asked], owners))
+                n_read, n_found = n_read + len(batch), n_found + len(owners)
                 report(n_read)
+        hidden, targets, owners = (torch.cat(part) for part in zip(*found, strict=True))
         # A copy made outside inference mode may be used where gradients are computed.
-        return torch.cat(hidden).clone(), torch.cat(targets), torch.cat(owners)
+        return hidden.clone(), targets, owners
 
-    def _encoded(self, examples: Sequence[Any]) -> Iterator[Any]:
-        return encode(examples, self.encoder, max_length=self.max_length)
+    def _batches(self, examples: Sequence[Any]) -> Iterator[Batch]:
+        return batches_of(examples, self.encoder, batch_size=8, max_length=self.max_length)
 
 
 def fit_head(
@@ -398,7 +391,13 @@ def fit_head(
         head.bias.copy_(_rates(counts).log())
         last = owners >= owners.max() - (owners.max() - owners.min()) // 10
         _start(head, white[~last], targets[~last])
-        gain = min(GAINS, key=lambda gain: _loss_at(head, gain, white[last], targets[last]))
+        seen, wanted = white[last][:MOST_FOR_GAIN], targets[last][:MOST_FOR_GAIN]
+
+        def loss_at(gain: float) -> float:
+            head.norm.weight.fill_(gain)
+            return functional.cross_entropy(head(seen), wanted).item()
+
+        gain = min(GAINS, key=loss_at)
         _start(head, white, targets)
         head.norm.weight.fill_(gain)
     rest = [head.dense.bias, head.norm.weight, head.norm.bias, head.bias]
@@ -430,12 +429,6 @@ def _start(head: MaskedLMHead, white: Tensor, targets: Tensor) -> None:
     scale = (white.to(slope.dtype) @ slope.T).std() if len(white) else slope.new_zeros(())
     head.dense.weight.copy_(slope / scale.clamp_min(torch.finfo(slope.dtype).tiny))
     head.dense.bias.fill_(LIFT)
-
-
-def _loss_at(head: MaskedLMHead, gain: float, white: Tensor, targets: Tensor) -> float:
-    """Cross-entropy of some positions with this gain of the norm."""
-    head.norm.weight.fill_(gain)
-    return functional.cross_entropy(head(white[:MOST_FOR_GAIN]), targets[:MOST_FOR_GAIN]).item()
 
 
 def _ramp(done: int, n_steps: int, warm_up: float) -> float:

@@ -13,6 +13,7 @@ from attnlib.data.corpora import Corpus
 from attnlib.data.examples import CorefDocument, Segment, Tree
 from attnlib.data.parser import parsed_words
 from attnlib.measuring.stream import measure
+from attnlib.metrics.links import relation_links
 from attnlib.models import Encoder
 from attnlib.plots.lines import Lines, as_table
 from bookkit.store import Found, experiment
@@ -88,14 +89,10 @@ def _sentences(documents: Iterable[CorefDocument]) -> list[tuple[str, ...]]:
     return [tuple(document.words[span.start : span.end]) for document, span in spans]
 
 
-def _links(tree: Tree, relation: str, direction: str) -> list[tuple[int, int]]:
+def _links(tree: Tree, relation: str, direction: str) -> Sequence[tuple[int, int]]:
     """(word that attends, word attended to) along a relation."""
-    pairs = [
-        (word, head)
-        for word, (head, label) in enumerate(zip(tree.heads, tree.relations, strict=True))
-        if label == relation and head >= 0
-    ]
-    return pairs if direction == "dep->head" else [(head, word) for word, head in pairs]
+    links = relation_links(relation)(tree)  # from heads to dependents
+    return links if direction == "head->dep" else [(word, head) for head, word in links]
 
 
 def _flat(head: str, encoder: Encoder) -> int:

@@ -23,13 +23,12 @@ from attnlib.attention.words import word_maps
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Tree
 from attnlib.errors import BadValue, CorpusError
-from attnlib.measuring.bootstrap import estimate
-from attnlib.measuring.prediction import is_punct
+from attnlib.measuring.best_heads import is_punct
+from attnlib.measuring.bootstrap import percentage
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder, random_twin
 from bookkit.store import Found, experiment, findings
-from experiments.clark2019.probe_models import PROBES, Probe, Sentence
-from experiments.clark2019.vectors import Vectors, load_vectors
+from experiments.clark2019.probe_models import PROBES, Probe, Sentence, Vectors, load_vectors
 
 JUDGED = {
     "right-branching": "right_branching",
@@ -118,7 +117,7 @@ class Scores:
     @property
     def uas(self) -> tuple[float, float, float]:
         """The unlabelled attachment score in percent, with its interval over sentences."""
-        return _percent(self.right, self.asked)
+        return percentage(self.right, self.asked)
 
     def row(self) -> dict[str, Any]:
         """A row of the table; the training loss is that of the last tenth of the training."""
@@ -136,14 +135,7 @@ class Scores:
 
 def paired_difference(one: Scores, other: Scores) -> tuple[float, float, float]:
     """How many points of UAS one is above the other, with a bootstrap interval over sentences."""
-    if not np.array_equal(one.asked, other.asked):
-        raise BadValue("two probes were asked different words; expected the same test trees.")
-    return _percent(one.right - other.right, one.asked)
-
-
-def _percent(right: np.ndarray, asked: np.ndarray) -> tuple[float, float, float]:
-    found = estimate(right[:, None], asked[:, None], micro=True)
-    return 100 * float(found.mean[0]), 100 * float(found.low[0]), 100 * float(found.high[0])
+    return percentage(one.right - other.right, one.asked)
 
 
 # --- training -------------------------------------------------------------------------------------
@@ -182,6 +174,7 @@ def train_and_score(
         _Pupil(name, PROBES[name](n_heads, vectors.dim, seed).to(encoder.device), learning_rate)
         for name in names
     ]
+    report = progress or (lambda done, total: None)
     losses = np.full((len(names), n_steps), np.nan)
     too_long: Counter[str] = Counter()
     done = 0
@@ -191,8 +184,7 @@ def train_and_score(
             for row, pupil in enumerate(pupils):
                 losses[row, done + too_long.total()] = pupil.learn(sentence, _targets(tree))
             done += 1
-            if progress is not None:
-                progress(done, n_steps + len(test))
+            report(done, n_steps + len(test))
     _refuse_nothing_left(done, too_long, "train")
     skipped = {f"train: {reason}": n // epochs for reason, n in too_long.items()}
     asked, right = np.zeros(len(test)), np.zeros((len(names), len(test)))
@@ -203,8 +195,7 @@ def train_and_score(
         for row, pupil in enumerate(pupils):
             right[row, index] = int(((pupil.choices(sentence) == _targets(tree)) & scored).sum())
         done += 1
-        if progress is not None:
-            progress(done, n_steps + len(test))
+        report(done, n_steps + len(test))
     _refuse_nothing_left(int(asked.sum()), too_long, "test")
     skipped |= {f"test: {reason}": n for reason, n in too_long.items()}
     scores = {}
@@ -275,12 +266,9 @@ def _refuse_bad_settings(train: Sequence[Tree], test: Sequence[Tree], epochs: in
     for what, trees in (("train", train), ("test", test)):
         if not len(trees):
             raise CorpusError(f"no {what} tree was given; expected at least one sentence.")
-        strange = next((type(t).__name__ for t in trees if not isinstance(t, Tree)), None)
-        if strange is not None:
-            raise CorpusError(
-                f"a {strange} is among the {what} trees; expected sentences with heads. "
-                "Use a treebank such as ewt-train."
-            )
+        if strange := {type(tree).__name__ for tree in trees} - {"Tree"}:
+            some = f"a {min(strange)} is among the {what} trees"
+            raise CorpusError(f"{some}; expected sentences with heads, as in ewt-train.")
     if epochs < 1:
         raise BadValue(f"epochs is {epochs}; expected 1 or more.")
 

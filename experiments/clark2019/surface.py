@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from attnlib.attention.encode import batches, encode
+from attnlib.attention.encode import batches_of
 from attnlib.data.corpora import Corpus
 from attnlib.measuring.bootstrap import Grids, Statistic, statistics
 from attnlib.measuring.stream import Progress, measure
@@ -83,10 +83,9 @@ def surface(
 
 def even_shares(encoder: Encoder, corpus: Corpus, max_length: int) -> dict[str, float]:
     """For each kind of key, its share of all pieces, averaged over texts: an even head's mass."""
-    pieces = encode(corpus.examples, encoder, max_length=max_length)
     shares: dict[str, list[torch.Tensor]] = {}
-    for batch in batches(pieces, encoder):
-        kinds = {"cls": batch.cls, "sep": batch.sep, "period_or_comma": batch.period | batch.comma}
+    for batch in batches_of(corpus.examples, encoder, max_length=max_length):
+        kinds = {"cls": batch.cls, "sep": batch.sep, "period_or_comma": batch.period_or_comma}
         for name, mask in kinds.items():
             shares.setdefault(f"mass_to_{name}", []).append(mask.sum(-1) / batch.n_real)
         for name in ("self", "previous", "next"):
@@ -112,10 +111,6 @@ def behaviours(table: pd.DataFrame) -> pd.Series:
 # --- what the claims ask for, each a number made of mean grids (layer, head) ----------------------
 
 
-def _layer_means(grid: np.ndarray) -> np.ndarray:
-    return np.asarray(grid.mean(-1))
-
-
 def _third(grid: np.ndarray) -> int:
     return max(1, len(grid) // 3)
 
@@ -133,20 +128,9 @@ def _positional_depth(grids: Grids) -> float:
     return float(above[: len(above) // 2].sum() / above.sum()) if above.any() else np.nan
 
 
-def _special_share(grids: Grids) -> float:
-    """Share of the heads that give more than half to [CLS], [SEP], full stops and commas."""
-    special = grids["mass_to_cls"] + grids["mass_to_sep"] + grids["mass_to_period_or_comma"]
-    return float((special > 0.5).mean())
-
-
-def _sep_to_sep_in_its_layer(grids: Grids) -> float:
-    layer = int(_layer_means(grids["mass_to_sep"]).argmax())
-    return float(grids["mass_sep_to_sep"][layer].mean())
-
-
 def _sep_depth(grids: Grids) -> float:
     """Where attention to [SEP] is largest: 0 in the first layer, 1 in the last."""
-    means = _layer_means(grids["mass_to_sep"])
+    means = grids["mass_to_sep"].mean(-1)
     return float(means.argmax() / max(len(means) - 1, 1))
 
 
@@ -155,49 +139,44 @@ def _largest_early_entropy(grids: Grids) -> float:
     return float(early.max() / np.log(grids["length"].item()))
 
 
-def _first_minus_rest(grids: Grids) -> float:
-    means = _layer_means(grids["entropy"])
-    return float(means[0] - means[1:].mean())
-
-
 def _peak_of_broad_heads(grids: Grids) -> float:
     broad = grids["entropy"] > grids["entropy"].max() - 0.5
     return float(grids["column_peak"][broad].max())
 
 
 def _cls_last_minus_middle(grids: Grids) -> float:
-    means = _layer_means(grids["entropy_from_cls"])
+    means = grids["entropy_from_cls"].mean(-1)
     third = _third(means)
     return float(means[-1] - means[third:-third].mean())
 
 
-def _cls_layers_close(grids: Grids) -> float:
-    gap = _layer_means(grids["entropy_from_cls"]) - _layer_means(grids["entropy"])
-    return float((np.abs(gap) < 0.5).mean())
-
-
+SPECIALS = ("mass_to_cls", "mass_to_sep", "mass_to_period_or_comma")
 SURFACE_FINDINGS: dict[str, Statistic] = {
     "self.median": lambda g: float(np.median(g["mass_to_self"])),
-    "previous.heads_above_half": lambda g: float((g["mass_to_previous"] > POSITION).sum()),
-    "next.heads_above_half": lambda g: float((g["mass_to_next"] > POSITION).sum()),
+    "previous.heads_above_half": lambda g: (g["mass_to_previous"] > POSITION).sum(),
+    "next.heads_above_half": lambda g: (g["mass_to_next"] > POSITION).sum(),
     "positional.share_in_first_half": _positional_depth,
-    "sep.largest_layer_mean": lambda g: float(_layer_means(g["mass_to_sep"]).max()),
+    "sep.largest_layer_mean": lambda g: g["mass_to_sep"].mean(-1).max(),
     "sep.depth_of_largest": _sep_depth,
     "cls.early_over_late": lambda g: _early_over_late(g["mass_to_cls"]),
     "period_or_comma.late_over_early": lambda g: _early_over_late(
         g["mass_to_period_or_comma"][::-1]
     ),
-    "special.share_of_heads_above_half": _special_share,
-    "sep_to_sep.in_its_layer": _sep_to_sep_in_its_layer,
-    "sep_to_sep.minus_other": lambda g: float(
-        (g["mass_sep_to_sep"] - g["mass_other_to_sep"]).mean()
-    ),
+    "special.share_of_heads_above_half": lambda g: (
+        np.sum([g[key] for key in SPECIALS], axis=0) > 0.5
+    ).mean(),
+    "sep_to_sep.in_its_layer": lambda g: g["mass_sep_to_sep"][
+        g["mass_to_sep"].mean(-1).argmax()
+    ].mean(),
+    "sep_to_sep.minus_other": lambda g: (g["mass_sep_to_sep"] - g["mass_other_to_sep"]).mean(),
     "entropy.largest_early_share": _largest_early_entropy,
-    "entropy.first_minus_rest": _first_minus_rest,
+    "entropy.first_minus_rest": lambda g: g["entropy"][0].mean() - g["entropy"][1:].mean(),
     "entropy.peak_of_broad_heads": _peak_of_broad_heads,
-    "entropy_from_cls.last_layer": lambda g: float(_layer_means(g["entropy_from_cls"])[-1]),
+    "entropy_from_cls.last_layer": lambda g: g["entropy_from_cls"][-1].mean(),
     "entropy_from_cls.last_minus_middle": _cls_last_minus_middle,
-    "entropy_from_cls.layers_close": _cls_layers_close,
+    "entropy_from_cls.layers_close": lambda g: (
+        np.abs(g["entropy_from_cls"].mean(-1) - g["entropy"].mean(-1)) < 0.5
+    ).mean(),
 }
 
 

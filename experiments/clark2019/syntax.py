@@ -10,8 +10,7 @@ import pandas as pd
 
 from attnlib.attention.encode import tokenized
 from attnlib.data.corpora import Corpus
-from attnlib.measuring.best_heads import best_heads
-from attnlib.measuring.prediction import predictions
+from attnlib.measuring.best_heads import best_heads, predictions
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.claims import Finding

@@ -17,8 +17,7 @@ from attnlib.measuring.head_tables import layer_means, rank_correlation
 from attnlib.measuring.roles import AUTHORS, THRESHOLD, role_tests
 from attnlib.metrics.sieves import COARSE
 from bookkit.store import Found, experiment
-from experiments.pande2021.bias_scores import AS_AUTHORS
-from experiments.pande2021.role_numbers import BLOCK
+from experiments.pande2021.bias_scores import AS_AUTHORS, BLOCK
 
 ASSET = "pande-reference"
 FEW, MANY = "pande_scores_digitised.tsv", "pande_local_1000_digitised.tsv"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, wraps
+from inspect import Signature, signature
 from typing import Any
 
 import numpy as np
@@ -10,17 +12,25 @@ import pandas as pd
 from scipy.stats import spearmanr
 
 from attnlib.data.corpora import Corpus
-from attnlib.measuring.roles import THRESHOLD, RoleScores, moments, role_scores, role_tests
+from attnlib.measuring.roles import (
+    AUTHORS,
+    THRESHOLD,
+    RoleScores,
+    moments,
+    role_scores,
+    role_tests,
+)
 from attnlib.measuring.significance import decided_by
 from attnlib.measuring.stream import Progress
 from attnlib.metrics.sieves import AUTHORS_BY_WORD, COARSE, SIEVES
 from attnlib.models import Encoder, random_twin, weights_digest
 from bookkit.claims import Finding
-from bookkit.store import Found, experiment
-from experiments.pande2021.role_numbers import BLOCK, COARSE_AS_JUDGED
+from bookkit.store import Experiment, Found, experiment
 from experiments.pande2021.sieves import new_sieves
 from experiments.shared.training.taskplans import tuned_model
 
+BLOCK = f"block{AUTHORS}"
+COARSE_AS_JUDGED = tuple(BLOCK if role == "block" else role for role in COARSE)
 AS_AUTHORS = ("local", "block", *sorted(AUTHORS_BY_WORD))
 """Roles that the authors' code scores in another way than the paper says."""
 SIZES = (10, 20, 50, 100, 200, 500)
@@ -56,24 +66,45 @@ def scores_of(
     return _KEPT[key]
 
 
-@experiment(version=1, reads=["spacy-en"], trains=True)
-def role_moments(
-    train: Corpus,
-    test: Corpus,
-    *,
-    encoder: Encoder,
-    task: str,
-    recipe: Mapping[str, Any],
-    tuned: bool = True,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> Found:
+Scores = Callable[..., RoleScores]
+"""(tuned=True) -> the scores of a task, of the model before or after fine-tuning."""
+
+
+def on_scores(measured: Callable[..., Found]) -> Experiment:
+    """An experiment on the inputs of a task, from a function (scores, task, options) of its scores.
+
+    It asks for what `scores_of` needs, and for the options of the function.
+    """
+
+    @experiment(version=1, reads=["spacy-en"], trains=True)
+    @wraps(measured)
+    def run(
+        train: Corpus,
+        test: Corpus,
+        *,
+        encoder: Encoder,
+        task: str,
+        recipe: Mapping[str, Any],
+        progress: Progress | None = None,
+        **options: Any,
+    ) -> Found:
+        scores = partial(scores_of, train, test, encoder, task, recipe, progress=progress)
+        return measured(scores, task, **options)
+
+    *inputs, _ = signature(run, follow_wrapped=False).parameters.values()
+    _, _, *options = signature(measured).parameters.values()
+    run.__signature__ = Signature([*inputs, *options])  # type: ignore[attr-defined]
+    return run
+
+
+@on_scores
+def role_moments(scores: Scores, task: str, *, tuned: bool = True, seed: int = 0) -> Found:
     """Mean, spread and skewness of every role and head: all that a test needs.
 
     Also how often each role is defined, how high its score could be, and the Spearman
     correlation of local and syntactic scores over all inputs and heads.
     """
-    found = scores_of(train, test, encoder, task, recipe, tuned=tuned, progress=progress)
+    found = scores(tuned=tuned)
     table = moments(found, seed=seed)
     table.insert(0, "task", task)
     local, syntactic = (found.values[role].ravel() for role in ("local", "syntactic"))
@@ -92,21 +123,13 @@ def role_moments(
     return Found(table, facts=facts)
 
 
-@experiment(version=1, reads=["spacy-en"], trains=True)
-def score_spread(
-    train: Corpus,
-    test: Corpus,
-    *,
-    encoder: Encoder,
-    task: str,
-    recipe: Mapping[str, Any],
-    progress: Progress | None = None,
-) -> Found:
+@on_scores
+def score_spread(scores: Scores, task: str) -> Found:
     """Fig. 3a: the cumulative distribution of the scores over all inputs and heads, by role.
 
     table  task, role, share, score
     """
-    found = scores_of(train, test, encoder, task, recipe, progress=progress)
+    found = scores()
     share = np.linspace(0, 1, QUANTILES + 1)
     parts = []
     for role in (*COARSE, BLOCK):
@@ -117,24 +140,15 @@ def score_spread(
     return Found(pd.concat(parts, ignore_index=True), facts={"inputs": found.n_inputs})
 
 
-@experiment(version=1, reads=["spacy-en"], trains=True)
-def score_examples(
-    train: Corpus,
-    test: Corpus,
-    *,
-    encoder: Encoder,
-    task: str,
-    recipe: Mapping[str, Any],
-    threshold: float = THRESHOLD,
-    progress: Progress | None = None,
-) -> Found:
+@on_scores
+def score_examples(scores: Scores, task: str, *, threshold: float = THRESHOLD) -> Found:
     """Fig. 2: the scores of a head that averaging would label and the test does not, and others.
 
     table  kind, role, layer, head, score: one row per input. `average alone` is the most skewed
            head with a mean of at least the threshold that the test does not confirm, if there is
            one; `both` and `neither` are the most skewed heads that are clearly above and below.
     """
-    found = scores_of(train, test, encoder, task, recipe, progress=progress)
+    found = scores()
     table = role_tests(moments(found), threshold=threshold)
     table = table[table["role"].isin(SIEVES) & (table["n"] > 1)]
     above = table["bias"] >= threshold
@@ -150,31 +164,21 @@ def score_examples(
             continue
         best = rows.loc[rows["skew"].idxmax()]
         values = found.values[best["role"]][:, best["layer"] - 1, best["head"] - 1]
-        told = {"kind": kind, "role": best["role"], "layer": best["layer"], "head": best["head"]}
+        told = {"kind": kind, **best[["role", "layer", "head"]]}
         parts.append(pd.DataFrame({**told, "score": values[~np.isnan(values)]}))
     columns = ["kind", "role", "layer", "head", "score"]
     shown = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
     return Found(shown, facts={"inputs": found.n_inputs, "task": task})
 
 
-@experiment(version=1, reads=["spacy-en"], trains=True)
-def decisions(
-    train: Corpus,
-    test: Corpus,
-    *,
-    encoder: Encoder,
-    task: str,
-    recipe: Mapping[str, Any],
-    threshold: float = THRESHOLD,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> Found:
+@on_scores
+def decisions(scores: Scores, task: str, *, threshold: float = THRESHOLD, seed: int = 0) -> Found:
     """How many inputs a decision needs: agreement of random subsets with all inputs.
 
     table  task, role, n, agreement (mean over heads), settled (share of heads whose subsets agree
            in 95 of 100 draws)
     """
-    found = scores_of(train, test, encoder, task, recipe, progress=progress)
+    found = scores()
     sizes = [size for size in SIZES if size < found.n_inputs]
     rows = []
     for role, score in zip(COARSE, COARSE_AS_JUDGED, strict=True):
@@ -183,10 +187,7 @@ def decisions(
             continue
         agreement = decided_by(values, threshold, sizes, seed=seed)
         for size, heads in zip(sizes, agreement, strict=True):
-            told = {"task": task, "role": role, "n": size}
-            rows.append(
-                {**told, "agreement": np.nanmean(heads), "settled": np.nanmean(heads >= 0.95)}
-            )
+            rows.append((task, role, size, np.nanmean(heads), np.nanmean(heads >= 0.95)))
     columns = ["task", "role", "n", "agreement", "settled"]
     return Found(pd.DataFrame(rows, columns=columns), facts={"inputs": found.n_inputs})
 

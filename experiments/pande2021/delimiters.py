@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 import torch
 
-from attnlib.attention.encode import batches, encode, model_inputs
+from attnlib.attention.encode import batches_of, model_inputs
 from attnlib.data.corpora import Corpus
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment
@@ -23,9 +25,9 @@ def delimiter_twins(test: Corpus, *, encoder: Encoder, max_length: int = 128) ->
     the same attention. At most 50 inputs are read.
     """
     examples = test.examples[:MOST]
-    pieces = encode(examples, encoder, max_length=max_length, on_long="truncate")
+    limits: Any = {"max_length": max_length, "on_long": "truncate"}
     shares: list[list[float]] = [[] for _ in range(encoder.n_layers + 1)]
-    for batch in batches(pieces, encoder, batch_size=1):
+    for batch in batches_of(examples, encoder, batch_size=1, **limits):
         with torch.inference_mode():
             inputs = model_inputs(batch, encoder)
             hidden = encoder.model(**inputs, output_hidden_states=True).hidden_states
@@ -36,8 +38,6 @@ def delimiter_twins(test: Corpus, *, encoder: Encoder, max_length: int = 128) ->
         for layer, state in enumerate(hidden):
             away = (state[0].float() - state[0, cls].float()).norm(dim=-1)
             shares[layer].append(float(away[sep] / away[words].mean()))
-    rows = [
-        {"layer": layer, "apart": sum(found) / len(found) if found else float("nan")}
-        for layer, found in enumerate(shares)
-    ]
-    return Found(pd.DataFrame(rows), facts={"inputs": len(examples), "passes": len(examples)})
+    apart = [sum(found) / len(found) if found else float("nan") for found in shares]
+    table = pd.DataFrame({"layer": range(len(apart)), "apart": apart})
+    return Found(table, facts={"inputs": len(examples), "passes": len(examples)})

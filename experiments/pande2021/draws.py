@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import spearmanr
 
-from attnlib.data.corpora import Corpus
-from attnlib.measuring.bootstrap import LEVEL
+from attnlib.measuring.bootstrap import percentile_interval
 from attnlib.measuring.roles import THRESHOLD, RoleScores, moments
-from attnlib.measuring.significance import ALPHA, drawn_moments, from_moments
-from attnlib.measuring.stream import Progress
-from attnlib.metrics.sieves import COARSE, SIEVES
-from attnlib.models import Encoder
+from attnlib.measuring.significance import ALPHA, drawn_moments, from_moments, undecided_share
+from attnlib.metrics.sieves import COARSE, DEPENDENCIES, FINE, SIEVES
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.pande2021.bias_scores import scores_of
-from experiments.pande2021.role_numbers import BLOCK, depth, role_numbers
+from experiments.pande2021.bias_scores import BLOCK, COARSE_AS_JUDGED, Scores, on_scores
 
+Grids = Mapping[str, np.ndarray]
+"""Role -> (layer, head)."""
 DRAWS = 200
 CHANGING = ("local", "block", BLOCK, "delimiter", "cls", "sep", "syntactic")
 ALWAYS = ("local", "delimiter", "syntactic")
@@ -41,23 +40,15 @@ SPREAD = "overlap.syntactic_local"
 # --- one task -------------------------------------------------------------------------------------
 
 
-@experiment(version=1, reads=["spacy-en"], trains=True)
+@on_scores
 def number_draws(
-    train: Corpus,
-    test: Corpus,
-    *,
-    encoder: Encoder,
-    task: str,
-    recipe: Mapping[str, Any],
-    threshold: float = THRESHOLD,
-    seed: int = 0,
-    progress: Progress | None = None,
+    scores: Scores, task: str, *, threshold: float = THRESHOLD, seed: int = 0
 ) -> Found:
     """The numbers of a task from all inputs (draw 0), then from inputs drawn with replacement.
 
     table  draw, and one column per number of `role_numbers`
     """
-    found = scores_of(train, test, encoder, task, recipe, progress=progress)
+    found = scores()
     skew = {
         str(role): rows["skew"].to_numpy().reshape(found.values[role].shape[1:])
         for role, rows in moments(found, seed=seed).groupby("role", sort=False)
@@ -75,27 +66,16 @@ def number_draws(
     return Found(pd.DataFrame(rows), facts={"inputs": found.n_inputs, "task": task})
 
 
-@experiment(version=1, reads=["spacy-en"], trains=True)
+@on_scores
 def bias_changes(
-    train: Corpus,
-    test: Corpus,
-    *,
-    encoder: Encoder,
-    task: str,
-    recipe: Mapping[str, Any],
-    threshold: float = THRESHOLD,
-    seed: int = 0,
-    progress: Progress | None = None,
+    scores: Scores, task: str, *, threshold: float = THRESHOLD, seed: int = 0
 ) -> Found:
     """Fig. 6: after minus before fine-tuning, the mean score of each layer, of the same inputs.
 
     table  draw (0 is all inputs), role, layer, change. The role "delimiter heads" is the change of
            the share of heads with the delimiter role.
     """
-    before, after = (
-        scores_of(train, test, encoder, task, recipe, tuned=tuned, progress=progress)
-        for tuned in (False, True)
-    )
+    before, after = (scores(tuned=tuned) for tuned in (False, True))
     rows = []
     for draw, counts in enumerate(_counts(before.n_inputs, seed)):
         (old, old_p), (new, new_p) = (_tests(s, counts, threshold) for s in (before, after))
@@ -130,6 +110,111 @@ def _tests(
         p = from_moments(mean, sd, n, threshold).p
         means[role], tests[role] = (part.reshape(values.shape[1:]) for part in (mean, p))
     return means, tests
+
+
+# --- the numbers that the paper reads off its figures, from who has which role ------------------
+
+
+def role_numbers(assigned: Grids, bias: Grids, p: Grids, skew: Grids, threshold: float) -> dict:
+    """All numbers of one task; NaN where nothing is there to count.
+
+    Block heads are those of the authors' score (with the printed one there can be none);
+    `score.mean`, `skew.share`, `average_only.count` and `block.heads` use the printed one.
+    Depths are shares of the number of layers, so any model can be asked.
+    """
+    has = {role: np.asarray(grid, bool) for role, grid in assigned.items()}
+    pair = bool(np.isfinite(bias["block"]).any())
+    coarse = {**{role: has[role] for role in COARSE}, "block": has[BLOCK]}
+    fine = np.stack([has[BLOCK] if role == "block" else has[role] for role in FINE])
+    n_roles = fine.sum(0)
+    delimiter = has["cls"] | has["sep"]
+    syntax = np.logical_or.reduce([has[role] for role in DEPENDENCIES])
+    n_layers = len(n_roles)
+    middle, inner = depth(n_layers, 5, 10), depth(n_layers, 6, 9)
+    early, last = depth(n_layers, 0, 4), depth(n_layers, 10, 12)
+    late, second_to_fifth = depth(n_layers, 9, 12), depth(n_layers, 1, 5)
+    skilled = n_roles[late] > 0
+    alone = skilled & delimiter[late] & (n_roles[late] == fine[3:5][:, late].sum(0))
+    blocks = coarse["block"]
+    return {
+        "score.mean": _known([bias[role] for role in COARSE]).mean(),
+        "p.undecided": undecided_share(np.stack([p[role] for role in COARSE_AS_JUDGED])),
+        "skew.share": (_known([skew[role] for role in SIEVES]) > 0.5).mean(),
+        "average_only.count": float(
+            sum(((bias[role] >= threshold) & ~has[role]).sum() for role in SIEVES)
+        ),
+        "delimiter.share": float(has["delimiter"].mean()),
+        "unskilled.share": float((~np.logical_or.reduce(list(coarse.values()))).mean()),
+        "overlap.syntactic_local": _within(has["syntactic"], has["local"]),
+        "spearman": _spearman(bias["local"], bias["syntactic"]),
+        "nsubj.next_minus_previous": _within(has["nsubj"], has["next_local"])
+        - _within(has["nsubj"], has["previous_local"]),
+        "dobj.previous_minus_next": _within(has["dobj"], has["previous_local"])
+        - _within(has["dobj"], has["next_local"]),
+        "block.heads": float(has["block"].sum()) if pair else math.nan,
+        "block.overlap": _within(blocks, has["local"] | has["syntactic"]) if pair else math.nan,
+        "block.first_minus_rest": float(blocks[0].mean() - blocks[1:].mean()) if pair else math.nan,
+        "block.layers_2_to_5": _layers_with(blocks[second_to_fifth]) if pair else math.nan,
+        "block.layers_with_1": _layers_with(blocks) if pair else math.nan,
+        "block.ends_minus_middle": _ends_minus_middle(blocks) if pair else math.nan,
+        "single.block_heads": math.nan if pair else float(blocks.sum()),
+        "multi.most_roles": float(n_roles.max()),
+        "multi.middle_over_rest": _ratio(n_roles, middle),
+        "multi.early_over_rest": _ratio(n_roles, early),
+        "multi.last_over_all": _over(n_roles[last].mean(), n_roles.mean()),
+        "delimiter.least_layer": float(delimiter[1:].mean(1).min()),
+        "delimiter.first_layer": float(delimiter[0].mean()),
+        "delimiter.only_in_last": float(alone.sum() / skilled.sum()) if skilled.any() else math.nan,
+        "syntactic.layers_with_3": float((syntax.sum(1) >= 3).mean()),
+        "syntactic.middle_over_rest": _ratio(syntax, inner),
+        "syntactic.last_over_all": _over(syntax[last].mean(), syntax.mean()),
+    }
+
+
+def depth(n_layers: int, first: int, end: int) -> slice:
+    """The layers from depth first/12 up to end/12; the same of a network of any depth."""
+    return slice(round(first * n_layers / 12), round(end * n_layers / 12))
+
+
+def _layers_with(has: np.ndarray) -> float:
+    """The share of layers in which some head has it."""
+    return float(has.any(1).mean()) if len(has) else math.nan
+
+
+def _ends_minus_middle(has: np.ndarray) -> float:
+    """The share of heads in the first or last layer, the lesser, minus that in the middle third."""
+    ends, middle = min(has[0].mean(), has[-1].mean()), has[depth(len(has), 4, 8)]
+    return float(ends - middle.mean()) if len(middle) else math.nan
+
+
+def _within(who: np.ndarray, also: np.ndarray) -> float:
+    """Of the heads with one role, the share that has another too."""
+    return float((who & also).sum() / who.sum()) if who.any() else math.nan
+
+
+def _ratio(grid: np.ndarray, part: slice) -> float:
+    """The mean in some layers over the mean in all others."""
+    inside = np.zeros(len(grid), bool)
+    inside[part] = True
+    if inside.all() or not inside.any():
+        return math.nan  # too few layers to have such a part
+    return _over(grid[inside].mean(), grid[~inside].mean())
+
+
+def _over(above: float, below: float) -> float:
+    return float(above / below) if below > 0 else math.nan
+
+
+def _known(grids: list[np.ndarray]) -> pd.Series:
+    """All values that are defined; the mean of none is NaN."""
+    return pd.Series(np.stack(grids).ravel()).dropna()
+
+
+def _spearman(one: np.ndarray, other: np.ndarray) -> float:
+    both = np.isfinite(one) & np.isfinite(other)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # constant scores have no correlation: NaN says it
+        return float(spearmanr(one[both], other[both]).statistic) if both.any() else math.nan
 
 
 # --- all tasks together: what the claims ask for --------------------------------------------------
@@ -212,11 +297,10 @@ def intervals(draws: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 def finding(draws: np.ndarray) -> Finding:
     """The value from all inputs, which is draw 0, and the interval of the others."""
-    value, rest = float(draws[0]), draws[1:][np.isfinite(draws[1:])]
-    if math.isnan(value) or not len(rest):
+    value, rest = float(draws[0]), draws[1:]
+    if math.isnan(value) or not np.isfinite(rest).any():
         return Finding(value)
-    tail = 100 * (1 - LEVEL) / 2
-    low, high = np.percentile(rest, [tail, 100 - tail])
+    low, high = percentile_interval(np.where(np.isfinite(rest), rest, math.nan))
     return Finding(value, float(low), float(high))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnlib.attention.encode import Batch, batches, encode, tokenized
+from attnlib.attention.encode import Batch, batches_of, tokenized
 from attnlib.data.corpora import Corpus, with_trees
 from attnlib.data.examples import Segment
 from attnlib.errors import BadValue
@@ -42,7 +42,7 @@ def sieve_portraits(
         "sentence", "segment", (Segment("sentence", text, pair),), {}, "own", "sentence"
     )
     examples = with_trees(corpus).examples
-    (batch,) = batches(encode(examples, encoder), encoder)
+    (batch,) = batches_of(examples, encoder)
     tokens = encoder.tokenizer.convert_ids_to_tokens(batch.ids[0].tolist())
     panels = []
     for role, piece in asked:

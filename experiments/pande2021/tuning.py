@@ -10,7 +10,7 @@ import pandas as pd
 
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS, Task
-from attnlib.measuring.bootstrap import LEVEL, REPLICATES
+from attnlib.measuring.bootstrap import REPLICATES, percentile_interval
 from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.claims import Finding
@@ -69,8 +69,7 @@ def _interval(task: Task, answers: np.ndarray, labels: np.ndarray, seed: int) ->
     generator = np.random.default_rng(seed)
     draws = [generator.integers(0, len(labels), len(labels)) for _ in range(REPLICATES)]
     drawn = pd.DataFrame([scores(task, answers[at], labels[at]) for at in draws])
-    tail = 100 * (1 - LEVEL) / 2
-    return np.asarray(np.nanpercentile(drawn, [tail, 100 - tail], axis=0))
+    return np.stack(percentile_interval(drawn.to_numpy()))
 
 
 @experiment(version=1)

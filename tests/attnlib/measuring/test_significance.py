@@ -449,7 +449,6 @@ def test_under_skew_z_is_off(sign: float) -> None:
 def test_undecided_share_counts_the_open_interval() -> None:
     p = np.array([[0.0, 0.05, 0.0501, 0.5], [0.95, 0.949, np.nan, 1.0]])
     assert undecided_share(p) == pytest.approx(3 / 7)
-    assert undecided_share(p, 0.4, 0.6) == pytest.approx(1 / 7)
     assert math.isnan(undecided_share(np.full(3, np.nan)))
 
 
@@ -468,7 +467,6 @@ SCORES = np.ones((4, 2))
         (lambda: holm(np.array([0.2, 1.2])), "1 of 2 p are outside"),
         (lambda: benjamini_hochberg(np.array([np.inf])), "outside"),
         (lambda: bonferroni(np.array([-0.1])), "outside"),
-        (lambda: undecided_share(np.array([0.5]), 0.9, 0.1), "low is 0.9"),
         (lambda: needed(np.ones(1), np.array([-1.0]), 3.0), "sd has a value of -1.0"),
         (lambda: needed(np.ones(1), np.ones(1), 3.0, alpha=0.9), "alpha is 0.9"),
         (lambda: needed(np.ones(1), np.ones(1), np.inf), "threshold is inf"),

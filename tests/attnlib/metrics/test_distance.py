@@ -28,7 +28,6 @@ from attnlib.metrics.distance import (
     feature_matrix,
     feature_rows,
     near_mass,
-    special_mass,
 )
 from attnlib.metrics.registry import Metric
 from attnlib.metrics.relations import RELATIONS, Relation
@@ -428,7 +427,7 @@ WRONG = (
 
 def metrics_of(kind: type[Division], classes: Sequence[str] = CLASSES) -> list[Metric]:
     division = kind(16, tuple(RELATIONS[name] for name in classes), "paper", None)
-    return list(distances._metrics_of(division, "distance"))
+    return list(distances._metrics_of(division))
 
 
 def test_no_bug_is_no_bug() -> None:
@@ -503,20 +502,6 @@ def test_every_input_counts_alike(bert: Encoder) -> None:
     assert np.abs(micro - matrix).max() > 1e-3
 
 
-def test_two_divisions_in_one_pass(bert: Encoder) -> None:
-    few = distance_metrics(windows=3, specials=["sep"], edges="equal", name="distance_few")
-    chosen = ["mass_to_self", *few, *KEYS, *distance_metrics()]
-    both = measure(bert, corpus_of(*EXAMPLES), chosen, **SETTINGS)
-    assert len(both.metrics) == 1 + 5 + 21
-    names, rows = feature_rows(both, "distance_few")
-    assert names == ("window_01", "window_02", "window_03", "self", "sep")
-    loops = Loops(3, ["sep"], "equal")
-    truth = np.stack([loops.feature(*one) for one in seen_by(bert)])
-    np.testing.assert_allclose(rows, truth, atol=1e-6)
-    alone = measure(bert, corpus_of(*EXAMPLES), KEYS, **SETTINGS)
-    np.testing.assert_allclose(feature_matrix(both)[1], feature_matrix(alone)[1], atol=1e-7)
-
-
 def test_windows_of_a_long_input_are_one_input(bert: Encoder) -> None:
     """Each window of a text has its own length; the input is the mean over all their queries."""
     found = measure(bert, corpus_of(CUT), KEYS, max_length=24, on_long="window")
@@ -531,14 +516,12 @@ def test_windows_of_a_long_input_are_one_input(bert: Encoder) -> None:
 def test_masses_of_a_matrix() -> None:
     names = ("window_01", "window_02", "window_03", "self", "cls", "comma")
     features = np.array([[0.1, 0.2, 0.05, 0.3, 0.25, 0.1], [1.0, 0, 0, 0, 0, 0]])
-    np.testing.assert_allclose(special_mass(names, features), [0.35, 0])
     np.testing.assert_allclose(near_mass(names, features), [0.4, 1])
     np.testing.assert_allclose(far_mass(names, features), [0.25, 0])
     np.testing.assert_allclose(near_mass(names, features[None]), [[0.4, 1]])
-    np.testing.assert_allclose(special_mass(names[:4], features[:, :4]), [0, 0])
     np.testing.assert_allclose(far_mass(("window_01", "self"), features[:, :2]), [0, 0])
     with pytest.raises(BadValue, match=r"6 names for features of shape \(2, 5\)"):
-        special_mass(names, features[:, 1:])
+        near_mass(names, features[:, 1:])
 
 
 # --- records, and work done once -----------------------------------------------------------------
@@ -644,15 +627,12 @@ def test_an_input_longer_than_the_fixed_length_is_refused(bert: Encoder) -> None
 def test_features_ask_for_all_parts(bert: Encoder) -> None:
     for chosen, n_parts in ((KEYS[:20], 20), (["mass_to_self"], 0)):
         found = measure(bert, corpus_of(EXAMPLES[0]), chosen, **SETTINGS)
-        with pytest.raises(BadValue, match=f"has {n_parts} parts of a distance feature named"):
+        with pytest.raises(BadValue, match=f"has {n_parts} parts of a distance feature"):
             feature_matrix(found)
     mixed = [*KEYS[:16], *distance_metrics(length=384)[16:]]
     found = measure(bert, corpus_of(EXAMPLES[0]), mixed, **SETTINGS)
-    with pytest.raises(BadValue, match="has 16 parts"):
+    with pytest.raises(BadValue, match="expected all of one"):
         feature_rows(found)
-    found = measure(bert, corpus_of(EXAMPLES[0]), KEYS, **SETTINGS)
-    with pytest.raises(BadValue, match=r"has 0 parts of a distance feature named 'mine'.*the name"):
-        feature_rows(found, "mine")
 
 
 def test_random_maps_of_the_laws_have_the_parts() -> None:

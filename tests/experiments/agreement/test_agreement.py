@@ -47,7 +47,7 @@ from experiments.kovaleva2019.patterns import PATTERNS, rule
 from experiments.shared.chapter import describe_corpus
 from experiments.shared.head_types import fitted, named_types
 from experiments.shared.sortings import agreement_kappa
-from tests.attnlib.measuring.test_prediction import picked, random_maps, random_trees
+from tests.attnlib.measuring.test_best_heads import picked, random_maps, random_trees
 from tests.maps import random_attention
 
 ROOT = Path(__file__).parents[3]

@@ -13,7 +13,7 @@ import torch
 
 from attnlib.data.corpora import load_corpus
 from attnlib.errors import AssetError, BadValue
-from experiments.clark2019.vectors import INDEX, TABLE, load_vectors
+from experiments.clark2019.probe_models import INDEX, TABLE, load_vectors
 
 WORDS = ["the", "cat", "'s", "été"]
 TABLE_OF_WORDS = np.arange(12, dtype=np.float32).reshape(4, 3) + 1
@@ -62,13 +62,15 @@ def test_the_table_stays_in_its_file_and_is_not_changed(tmp_path: Path) -> None:
 
 def test_files_that_do_not_belong_together(tmp_path: Path) -> None:
     write(tmp_path, words=WORDS[:3])
-    with pytest.raises(AssetError, match=r"names 3 words, but .* has 4 vectors"):
+    with pytest.raises(AssetError, match=r"shape \(4, 3\) for 3 words"):
         load_vectors(tmp_path)
     write(tmp_path, words=[*WORDS[:3], "the"])
-    with pytest.raises(AssetError, match="1 words twice"):
+    with pytest.raises(AssetError, match=r"shape \(4, 3\) for 3 words"):
         load_vectors(tmp_path)
     write(tmp_path, table=TABLE_OF_WORDS.astype(np.float64))
-    with pytest.raises(AssetError, match=r"float64 of shape \(4, 3\); expected float32"):
+    with pytest.raises(
+        AssetError, match=r"float64 of shape \(4, 3\) for 4 words; expected float32"
+    ):
         load_vectors(tmp_path)
     write(tmp_path, table=TABLE_OF_WORDS[0])
     with pytest.raises(AssetError, match=r"shape \(3,\)"):
@@ -90,11 +92,11 @@ def test_files_that_cannot_be_read(tmp_path: Path, name: str, content: bytes | N
 def test_a_table_cut_short_and_an_index_without_its_column(tmp_path: Path) -> None:
     table = write(tmp_path) / TABLE
     table.write_bytes(table.read_bytes()[:-8])
-    with pytest.raises(AssetError, match="cannot be read as an array"):
+    with pytest.raises(AssetError, match="cannot be read"):
         load_vectors(tmp_path)
     write(tmp_path)
     pyarrow.parquet.write_table(pyarrow.table({"word": WORDS}), tmp_path / INDEX)
-    with pytest.raises(AssetError, match="column 'index'"):
+    with pytest.raises(AssetError, match=r"cannot be read .*index"):
         load_vectors(tmp_path)
 
 

@@ -29,7 +29,8 @@ from bookkit import pagetables
 from bookkit.claims import Finding, load_paper
 from bookkit.store import Found
 from experiments.pande2021 import authors, bias_scores, draws, sieves
-from experiments.pande2021.role_numbers import BLOCK, depth, role_numbers
+from experiments.pande2021.bias_scores import BLOCK
+from experiments.pande2021.draws import depth, role_numbers
 from experiments.pande2021.tuning import tuning_overview
 from experiments.shared.training.taskplans import Plan, over_tasks, task_plans
 from tests.attnlib.measuring.test_roles import TEXTS, corpus_of, scores_of
@@ -313,7 +314,6 @@ def give(monkeypatch: pytest.MonkeyPatch) -> Give:
             assert chosen is not None
             return chosen
 
-        monkeypatch.setattr(draws, "scores_of", stub)
         monkeypatch.setattr(bias_scores, "scores_of", stub)
 
     return scores
@@ -402,8 +402,10 @@ def test_planted_swap_of_before_and_after_is_caught(
     give: Give, few_draws: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def swapped() -> pd.DataFrame:
-        honest = draws.scores_of
-        monkeypatch.setattr(draws, "scores_of", lambda *a, tuned, **k: honest(tuned=not tuned))
+        honest = bias_scores.scores_of
+        monkeypatch.setattr(
+            bias_scores, "scores_of", lambda *a, tuned, **k: honest(tuned=not tuned)
+        )
         return changes_of(threshold=2.0)
 
     with pytest.raises(AssertionError):

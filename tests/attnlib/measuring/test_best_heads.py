@@ -19,9 +19,17 @@ from attnlib.attention.words import WordMaps
 from attnlib.data.examples import Tree
 from attnlib.errors import BadValue, CorpusError, TooLong, UnknownName
 from attnlib.measuring import best_heads as choosing
-from attnlib.measuring import prediction
-from attnlib.measuring.best_heads import DIRECTIONS, OFFSETS, accuracy_grid, best_heads, halves
-from attnlib.measuring.prediction import Predictions, load_trees, predictions
+from attnlib.measuring.best_heads import (
+    DIRECTIONS,
+    OFFSETS,
+    Predictions,
+    accuracy_grid,
+    best_heads,
+    halves,
+    hits,
+    load_trees,
+    predictions,
+)
 from attnlib.models import Encoder, load_encoder
 from tests.families import folders, one_thread
 
@@ -77,7 +85,7 @@ def picked(
                     is_real[row, 2:n] = torch.tensor(real[i])
             yield WordMaps(tuple(index), weights, is_real)
 
-    monkeypatch.setattr(prediction, "word_maps", made)
+    monkeypatch.setattr(choosing, "word_maps", made)
     encoder = Encoder("made", None, None, 1, n_heads, n_segments=2, max_length=512, source="")
     return predictions(encoder, trees)
 
@@ -277,12 +285,14 @@ def test_offsets_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
         "nmod:poss": 100.0,
         "case": 100.0,
     }
-    near = best_heads(found, relations=["nmod:poss"], offsets=(-1, 1, 2), replicates=10)
+    monkeypatch.setattr(choosing, "OFFSETS", {"paper": (-1, 1, 2), "authors": (5,)})
+    near = best_heads(found, relations=["nmod:poss"], replicates=10)
     assert near["baseline"][0] == 0.0
     # In the authors' code the last word answers for all that lies beyond the sentence.
-    far = best_heads(found, relations=["nmod:poss"], offsets=(5,), variant="authors", replicates=10)
+    far = best_heads(found, relations=["nmod:poss"], variant="authors", replicates=10)
     assert far["baseline"][0] == 100.0
-    assert best_heads(found, relations=["nmod:poss"], offsets=(5,))["baseline"][0] == 0.0
+    monkeypatch.setattr(choosing, "OFFSETS", {"paper": (5,)})
+    assert best_heads(found, relations=["nmod:poss"])["baseline"][0] == 0.0
 
 
 def test_equal_weights_give_the_first_word_and_a_lone_word_gives_none(
@@ -323,8 +333,9 @@ def poss(
 ) -> tuple[float, float]:
     """Accuracy at nmod:poss without and with the rule."""
     found = picked(monkeypatch, [POSS], [np.array([rows(4, **weights)])])
+    words = found.dependents("nmod:poss")
     without, by_rule = (
-        accuracy_grid(found, "nmod:poss", direction, variant, possessive_clitic=on)[0, 0]
+        100 * hits(found, words, direction, variant, possessive_clitic=on).mean()
         for on in (False, True)
     )
     return float(without), float(by_rule)
@@ -369,8 +380,8 @@ def test_the_rule_holds_for_offsets_too_and_for_nothing_else(
     pronoun = tree("my/2/nmod:poss dog/0/root")
     found = picked(monkeypatch, [pronoun], [np.ones((1, 2, 2))])
     for variant in ("paper", "authors"):
-        grid = accuracy_grid(found, "nmod:poss", variant=variant, possessive_clitic=True)
-        assert grid.tolist() == [[100.0]]
+        words = found.dependents("nmod:poss")
+        assert hits(found, words, "dep->head", variant, possessive_clitic=True).all()
 
 
 # --- the clean way, and intervals ------------------------------------------------------------
@@ -419,13 +430,16 @@ def test_the_clean_score_of_a_head_that_is_best_everywhere_is_its_score(
 def test_intervals_have_the_width_of_theory(monkeypatch: pytest.MonkeyPatch) -> None:
     maps = [np.array([HIT if i % 2 else MISS]) for i in range(400)]
     found = picked(monkeypatch, [THREE] * 400, maps, batch_size=100)
-    row = best_heads(found, relations=["det"], offsets=(1,)).iloc[0]
+    usual = choosing.OFFSETS
+    monkeypatch.setattr(choosing, "OFFSETS", {"paper": (1,)})
+    row = best_heads(found, relations=["det"]).iloc[0]
     assert row["accuracy"] == 50.0 and row["baseline"] == 0.0
     expected = 196 * np.sqrt(0.25 / 400)
     assert row["high"] - 50 == pytest.approx(expected, abs=0.7)
     assert 50 - row["low"] == pytest.approx(expected, abs=0.7)
-    again = best_heads(found, relations=["det"], offsets=(1,)).iloc[0]
+    again = best_heads(found, relations=["det"]).iloc[0]
     assert again.equals(row)
+    monkeypatch.setattr(choosing, "OFFSETS", usual)
     # The gain is paired: an offset that is right wherever the head is leaves nothing to draw.
     sure = picked(monkeypatch, [THREE] * 10, [np.array([HIT])] * 10)
     row = best_heads(sure, relations=["det"]).iloc[0]
@@ -454,9 +468,6 @@ def test_wrong_requests_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         best_heads(found, variant="mine")
     with pytest.raises(BadValue, match="min-count is 0"):
         best_heads(found, min_count=0)
-    for offsets in ((), (1, 0)):
-        with pytest.raises(BadValue, match="offsets are"):
-            best_heads(found, offsets=offsets)
     roots = picked(monkeypatch, [tree("Stop/0/root")], [np.ones((1, 1, 1))])
     with pytest.raises(CorpusError, match="no word"):
         best_heads(roots)
