@@ -16,12 +16,13 @@ import yaml
 from bookkit import ledger
 from bookkit.editions import Chapter, Edition, chapter_parameters, load_edition, notebook_path
 from bookkit.errors import UnknownName, did_you_mean
-from bookkit.notebooks import run_notebook, versions
+from bookkit.notebooks import VERSIONS, run_notebook
 from bookkit.pages import pages, site
 from bookkit.pages.editing import as_variant, naming, naming_in, title_of, with_prose_of
 from bookkit.pages.site import build_site
 from bookkit.pages.vendor import vendor
 from bookkit.project import project_root
+from bookkit.store import versions, write_whole
 from bookkit.teach.handouts import hand_out, teachable
 
 Say = Callable[[str], None]
@@ -155,10 +156,7 @@ def _run(
     source = notebook_path(chapter.notebook)
     key = kept.stem.rpartition("-")[2]
     out = run_notebook(source, parameters, runs / f"{chapter.page}.ipynb", key=key)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    draft = kept.with_suffix(f".{os.getpid()}")
-    shutil.copy2(out, draft)
-    os.replace(draft, kept)
+    write_whole(kept, out.read_bytes())
     pattern = f"{chapter.page}-{'?' * 16}.ipynb"
     earlier = sorted(kept.parent.glob(pattern), key=lambda f: f.stat().st_mtime)
     for stale in earlier[:-_KEPT_RUNS]:
@@ -171,7 +169,7 @@ def content_key(source: Path, parameters: Mapping[str, Any], root: Path) -> str:
     cells = _read(source)["cells"]
     told = [(c["cell_type"], "".join(c["source"]), c["metadata"].get("tags", [])) for c in cells]
     digest = hashlib.sha256(json.dumps([told, dict(parameters)], sort_keys=True).encode())
-    digest.update(json.dumps(versions(), sort_keys=True).encode())
+    digest.update(json.dumps(versions(VERSIONS), sort_keys=True).encode())
     kinds = (".py", ".toml", ".txt", ".csv", ".js", ".css")
     packages = [Path(__file__).parents[1] / name for name in ("attnlib", "bookkit", "experiments")]
     files = [file for one in packages for file in one.rglob("*") if file.suffix in kinds]

@@ -64,9 +64,14 @@ def totals(rows: list[dict[str, Any]]) -> dict[str, int]:
 
 def carried(path: Path, name: str = LEDGER) -> list[Any]:
     """What an executed notebook carries in its outputs for programs; the claims if not told."""
+    told = (output.get("metadata", {}) for output in outputs_of(path))
+    return [row for one in told for row in one.get(name, [])]
+
+
+def outputs_of(path: Path) -> list[dict[str, Any]]:
+    """The outputs of all cells of an executed notebook."""
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    outputs = [output for cell in cells for output in cell.get("outputs", [])]
-    return [row for output in outputs for row in output.get("metadata", {}).get(name, [])]
+    return [output for cell in cells for output in cell.get("outputs", [])]
 
 
 def results_behind(path: Path) -> list[str]:

@@ -8,14 +8,12 @@ import json
 import logging
 import math
 import os
-import platform
 import re
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal, Optional
@@ -23,6 +21,7 @@ from typing import Any, Literal, Optional
 import yaml
 
 from bookkit.errors import BadValue, NotebookError, unknown
+from bookkit.store import versions, write_whole
 
 VERSIONS = ("attnlib", "torch", "transformers", "numpy", "scipy", "pandas", "matplotlib")
 WIDTH = 80
@@ -210,14 +209,11 @@ def run_notebook(
         "notebook": source.name,
         "parameters": checked,
         "seconds": round(time.perf_counter() - began, 1),
-        "versions": versions(),
+        "versions": versions(VERSIONS),
         "key": "" if failure else key,
     }
-    target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
     lines = split_lines(nbformat.from_dict(_cleaned(book, record)))
-    draft.write_text(json.dumps(lines, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    draft.replace(target)  # in one step: an interrupted run leaves no half file
+    write_whole(target, (json.dumps(lines, indent=1, ensure_ascii=False) + "\n").encode())
     if failure:
         raise NotebookError(f"{failure} See {_shown(target)}.")
     return target
@@ -310,15 +306,6 @@ def _shown(path: Path) -> str:
     with contextlib.suppress(ValueError):
         return str(path.resolve().relative_to(Path.cwd()))
     return str(path)
-
-
-def versions() -> dict[str, str]:
-    """The versions a result may depend on."""
-    found = {"python": platform.python_version()}
-    for name in VERSIONS:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
 
 
 def _cleaned(book: Any, record: Mapping[str, Any]) -> Any:

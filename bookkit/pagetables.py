@@ -30,7 +30,8 @@ class PageTable:
     def _repr_html_(self) -> str:
         caption = f"<caption>{html.escape(self.caption)}</caption>"
         inside = f"{caption}<thead>{self.head}</thead><tbody>{self.body}</tbody>"
-        return f'<div class="attn-table {self.kind}"><table>{inside}</table>{self.after}</div>'
+        kind = f"attn-table {self.kind}".rstrip()
+        return f'<div class="{kind}"><table>{inside}</table>{self.after}</div>'
 
 
 def variant_effects(table: pd.DataFrame, *, caption: str | None = None) -> PageTable:

@@ -197,43 +197,28 @@ class Store:
         found = (_read(folder / f"{name}.json") for folder in self.folders)
         return next((one for one in found if one is not None), None)
 
-    def keep(self, key: Key, found: Found, about: Mapping[str, Any]) -> Result:
-        """Write a result, and give back what a later run will read."""
+    def remembered(
+        self, key: Key, compute: Callable[[], Found], about: Callable[[], Mapping[str, Any]] = dict
+    ) -> Result:
+        """The result of this key: read if it is known, computed and kept otherwise.
+
+        about  what else the record says, such as the digest of the code
+        """
+        if known := self.find(key.name):
+            return known
+        started, clock = datetime.now(UTC), time.perf_counter()
+        found = compute()
         record = {
             **{"name": key.name, "experiment": key.experiment, "version": key.version},
-            **{"parameters": plain(key.parameters), "data": [plain(one) for one in key.data]},
-            **about,
+            **{"parameters": plain(key.parameters), "data": plain(key.data)},
+            **{"started": started.isoformat(timespec="seconds"), "commit": commit()},
+            **{"seconds": round(time.perf_counter() - clock, 1), "peak_mib": peak_mib()},
+            **{"threads": _threads(), **about()},
             **{"versions": versions(), "table": _table_digest(found.table)},
         }
         path = self.folders[0] / f"{key.name}.json"
         _write(path, found, record)
         return _read(path) or Result(found, record, path)
-
-    def remembered(
-        self,
-        key: Key,
-        compute: Callable[[], Found],
-        about: Callable[[], Mapping[str, Any]] = dict,
-    ) -> Result:
-        """The result of this key: read if it is known, computed and kept otherwise."""
-        return self.find(key.name) or self.computed(key, compute, about)
-
-    def computed(
-        self,
-        key: Key,
-        compute: Callable[[], Found],
-        about: Callable[[], Mapping[str, Any]] = dict,
-    ) -> Result:
-        """The result of this key, computed now.
-
-        about  what else the record says, such as the digest of the code
-        """
-        started, clock = datetime.now(UTC), time.perf_counter()
-        found = compute()
-        seconds = round(time.perf_counter() - clock, 1)
-        cost = {"seconds": seconds, "peak_mib": peak_mib(), "threads": _threads()}
-        began = {"started": started.isoformat(timespec="seconds"), "commit": commit()}
-        return self.keep(key, found, {**began, **cost, **about()})
 
     def publish(self, names: Iterable[str], folder: Path, *, papers: Iterable[str] | None) -> int:
         """Copy results, and what is known of their data, to a folder that is committed; others go.
@@ -356,10 +341,10 @@ def notebook_text(function: Experiment) -> str | None:
 # --- the record of a run --------------------------------------------------------------------------
 
 
-def versions() -> dict[str, str]:
-    """The versions a number may depend on in its last digits."""
+def versions(packages: Iterable[str] = VERSIONS) -> dict[str, str]:
+    """The versions of Python and of those packages that are installed."""
     found = {"python": platform.python_version()}
-    for name in VERSIONS:
+    for name in packages:
         with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found

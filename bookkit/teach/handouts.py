@@ -14,6 +14,9 @@ from bookkit.teach.exercises import LEVELS, catalogue, of_chapter
 from bookkit.teach.plain_markdown import papers_of
 from bookkit.teach.slides import deck
 from bookkit.teach.students import student_copy
+from bookkit.templates import filled
+
+HERE = Path(__file__).parent
 
 
 def teachable() -> list[str]:
@@ -85,17 +88,7 @@ def _text(path: Path) -> str:
 
 def exercise_table(chapter: str) -> str:
     """The exercises of a chapter by level, each with a link, its time and what it needs."""
-    lines = ["| | exercise | label | minutes | needs |", "|---|---|---|--:|---|"]
-    for level, name in LEVELS.items():
-        heading = f"**{name}**"  # before the first of its level only
-        for one in of_chapter(chapter):
-            if one.level == level:
-                link = f"{{ref}}`{one.title} <{one.label}>`"
-                needs = "pencil" if one.needs == "paper and pencil" else one.needs
-                cells = (heading, link, f"`{one.label}`", str(one.minutes), needs)
-                lines.append(f"| {' | '.join(cells)} |")
-                heading = ""
-    return "\n".join(lines) + "\n"
+    return filled(HERE / "exercises.md", exercises=of_chapter(chapter), levels=LEVELS)
 
 
 def exercise_tables() -> dict[str, str]:
@@ -105,14 +98,7 @@ def exercise_tables() -> dict[str, str]:
 
 def handout_links(executed: Collection[str]) -> str:
     """Links to the slides and the student copy of every chapter."""
-    lines = ["| chapter | slides | for students |", "|---|---|---|"]
-    for name in teachable():
-        slides = "not run in this edition"
-        if name in executed:
-            slides = f'<a href="../../handouts/slides/{name}.html">open</a>'
-        notebook = f'<a href="../../handouts/notebooks/{name}.ipynb" download>notebook</a>'
-        lines.append(f"| {{doc}}`/notebooks/{name}` | {slides} | {notebook} |")
-    return "\n".join(lines) + "\n"
+    return filled(HERE / "handouts.md", chapters=teachable(), executed=executed)
 
 
 def exercise_counts() -> dict[str, int]:

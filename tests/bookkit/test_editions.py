@@ -114,7 +114,7 @@ def test_the_key_changes_with_the_content_of_a_users_file(tmp_path: Path) -> Non
 
 def test_the_key_changes_with_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
     key = building.content_key(FIRST_LOOK, {}, ROOT)
-    monkeypatch.setattr(building, "versions", lambda: {"torch": "0"})
+    monkeypatch.setattr(building, "versions", lambda packages: {"torch": "0"})
     assert key != building.content_key(FIRST_LOOK, {}, ROOT)
 
 
