@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -11,7 +12,8 @@ from typing import Any, Literal, get_args
 
 import yaml
 
-from bookkit.errors import ClaimError, UnknownName, did_you_mean, unknown
+from bookkit.checking import check_keys
+from bookkit.errors import BadValue, UnknownName, did_you_mean, unknown
 from bookkit.project import project_root
 
 Kind = Literal["value", "order", "exists", "share"]
@@ -182,32 +184,32 @@ def _load_paper(key: str, folder: Path) -> Paper:
     content = yaml.safe_load((folder / f"{key}.yaml").read_text(encoding="utf-8"))
     deviations = content.get("deviations", {})
     claims = tuple(_claim(key, row, deviations) for row in content["claims"])
-    twice = {claim.id for claim in claims if sum(c.id == claim.id for c in claims) > 1}
-    if twice:
-        raise ClaimError(f"{key}.yaml: claim '{min(twice)}' stands there twice.")
+    (often, n), *_ = Counter(claim.id for claim in claims).most_common(1)
+    if n > 1:
+        raise BadValue(f"{key}.yaml: claim '{often}' stands there twice.")
     return Paper(key, tuple(content["models"]), deviations, claims)
 
 
-ROW = {"id", "where", "kind", "paper", "how", "measure", "tolerance", "phenomenon", "deviations"}
+ROW = {
+    **{"id": "str", "where": "str", "kind": f"Literal{list(get_args(Kind))}", "paper": "dict"},
+    **{"how": "str", "measure": "str", "tolerance": "float", "phenomenon": "dict"},
+    "deviations": "list[str]",
+}
+"""The keys of a row and their types."""
 
 
 def _claim(paper: str, row: Mapping[str, Any], deviations: Mapping[str, str]) -> Claim:
     name = f"{paper}.yaml, claim '{row.get('id', '?')}'"
-    wrong = set(row) - ROW or ROW - {"deviations"} - set(row)
-    if wrong:
-        state = "unknown" if wrong <= set(row) else "missing"
-        raise ClaimError(f"{name}: {state} key '{min(wrong)}'. Expected {', '.join(sorted(ROW))}.")
-    if row["kind"] not in get_args(Kind):
-        raise ClaimError(f"{name}: kind '{row['kind']}'. Expected {', '.join(get_args(Kind))}.")
-    for deviation in row.get("deviations", []):
-        if deviation not in deviations:
-            raise ClaimError(f"{name}: deviation '{deviation}' is not explained in the file.")
+    check_keys(row, ROW, name, optional=["deviations"])
+    named = tuple(row.get("deviations", []))
+    if unexplained := set(named) - set(deviations):
+        raise BadValue(f"{name}: deviation '{min(unexplained)}' is not explained in the file.")
     changed = {
         "paper": paper,
         "value": row["paper"],
         "tolerance": float(row["tolerance"]),
         "phenomenon": _phenomenon(name, row["measure"], row["phenomenon"]),
-        "deviations": tuple(row.get("deviations", [])),
+        "deviations": named,
     }
     return Claim(**{**row, **changed})
 
@@ -215,8 +217,6 @@ def _claim(paper: str, row: Mapping[str, Any], deviations: Mapping[str, str]) ->
 def _phenomenon(name: str, measure: str, given: Mapping[str, Any]) -> Phenomenon:
     bounds = [bound for bound in get_args(Bound) if bound in given]
     if "text" not in given or len(bounds) != 1 or set(given) - {"text", "measure", bounds[0]}:
-        raise ClaimError(
-            f"{name}: a phenomenon has text, at_least or at_most, and perhaps measure."
-        )
+        raise BadValue(f"{name}: a phenomenon has text, at_least or at_most, and perhaps measure.")
     threshold = float(given[bounds[0]])
     return Phenomenon(given["text"], given.get("measure", measure), bounds[0], threshold)

@@ -16,22 +16,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Literal, Optional
+from typing import Any
 
 import yaml
 
+from bookkit.checking import fits
 from bookkit.errors import BadValue, NotebookError, unknown
 from bookkit.store import versions, write_whole
 
 VERSIONS = ("attnlib", "torch", "transformers", "numpy", "scipy", "pandas", "matplotlib")
 WIDTH = 80
 """Characters up to which the value of a parameter stays on one line."""
-_TYPES = {
-    **{"str": str, "int": int, "float": float, "bool": bool, "list": list, "dict": dict},
-    **{"tuple": list | tuple, "List": list, "Dict": dict},
-    **{"Any": Any, "Literal": Literal, "Optional": Optional},
-}
-"""All that the annotation of a parameter may name; yaml has no tuples, so a list will do."""
 _PICTURE = re.compile(r"(data:[\w.+/-]+;base64,[A-Za-z0-9+/=]+)")
 """A picture within a page: its letters may spell a path by chance."""
 
@@ -103,21 +98,6 @@ def read_parameters(file: Path | None, pairs: Iterable[str]) -> dict[str, Any]:
         except yaml.YAMLError:
             found[name] = value
     return found
-
-
-def fits(value: object, annotation: str) -> bool:
-    """Whether a value has the annotated type; an annotation we do not know accepts everything."""
-    from pydantic import TypeAdapter, ValidationError
-
-    try:
-        wanted = TypeAdapter(eval(annotation, {"__builtins__": {}}, _TYPES))
-    except (SyntaxError, NameError, TypeError, AttributeError):
-        return True
-    try:
-        wanted.validate_python(value, strict=True)
-    except ValidationError:
-        return False
-    return True
 
 
 def _parameters_cell(path: Path) -> str:

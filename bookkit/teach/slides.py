@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from bookkit.claims import CLAIMS, FIGURES, LEDGER
-from bookkit.errors import BookError
+from bookkit.errors import NotebookError
 from bookkit.pagetables import BADGES
 from bookkit.teach.exercises import LEVELS, of_chapter
 from bookkit.teach.plain_markdown import Words, plain_markdown, quoted_numbers
@@ -32,10 +32,6 @@ _HEADING = re.compile(r"^#{1,4}\s+(.*)$", re.M)
 _PLACE = re.compile(r"\s*\(((?:Sec|Fig|Table|Tables|Eq)[^)]*)\)\s*$")  # in the paper
 
 Cell = Mapping[str, Any]
-
-
-class SlidesError(BookError):
-    """A notebook of which no slides can be made."""
 
 
 def deck(
@@ -54,10 +50,10 @@ def deck(
     first = plain_markdown("".join(cells[0]["source"]), words)
     title = _HEADING.search(first)
     if title is None:
-        raise SlidesError(f"{chapter} does not begin with a heading; expected `# Title`.")
+        raise NotebookError(f"{chapter} does not begin with a heading; expected `# Title`.")
     figures = list(figures_of(cells, words))
     if not figures:
-        raise SlidesError(f"{chapter} has no figures. Run it first: `attnlib run {chapter}`.")
+        raise NotebookError(f"{chapter} has no figures. Run it first: `attnlib run {chapter}`.")
     outputs = [one for cell in cells for one in cell.get("outputs", [])]
     rows = [row for one in outputs for row in one.get("metadata", {}).get(LEDGER, [])]
     counts = [
@@ -152,7 +148,7 @@ def figures_of(cells: Sequence[Cell], words: Words) -> Iterator[Figure]:
                 start, end = one["svg"]
                 svg = "".join(output["data"]["text/html"])[start:end]
                 if not (svg.startswith("<svg") and svg.endswith("</svg>")):
-                    raise SlidesError(f"a figure of '{heading}' was changed after it was drawn.")
+                    raise NotebookError(f"a figure of '{heading}' was changed after it was drawn.")
                 ratio = one["size"][0] / one["size"][1]
                 claims = carried.get(CLAIMS, [])
                 yield Figure(heading, one.get("name", ""), svg, one["caption"], ratio, claims)

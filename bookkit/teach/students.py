@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bookkit.errors import BookError
+from bookkit.errors import NotebookError
 from bookkit.teach.exercises import LEVELS, Exercise, Part, exercise
 from bookkit.teach.plain_markdown import BLANK, Words, equation_numbers, plain_markdown
 
@@ -29,10 +29,6 @@ GUIDE = f"""\
 > - What no computer can check (a reason, a design, a doubt) is the better half of most exercises.
 >   Write it down as well.
 """
-
-
-class StudentError(BookError):
-    """A chapter of which no student copy can be made."""
 
 
 def student_copy(
@@ -84,7 +80,7 @@ def _open_text(name: str, text: str, words: Words) -> Iterator[Cell]:
 def _exercise_cells(inside: str, words: Words) -> Iterator[Cell]:
     label = _LABEL.search(inside)
     if label is None:
-        raise StudentError("an exercise has no label. Give it one, and an entry in the catalogue.")
+        raise NotebookError("an exercise has no label. Give it one, and an entry in the catalogue.")
     entry = exercise(label[1])
     pencil = entry.needs == "paper and pencil"
     needs = entry.needs if pencil else f"data of the {entry.needs} edition"

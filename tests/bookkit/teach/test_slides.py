@@ -17,12 +17,13 @@ from attnlib.plots import drawing
 from attnlib.plots.drawing import Drawing
 from bookkit.chapter import Chapter
 from bookkit.claims import CLAIMS, FIGURES, LEDGER, Finding, Judgement, load_paper
+from bookkit.errors import NotebookError
 from bookkit.pages.site import external_loads
 from bookkit.pagetables import claim_rows
 from bookkit.store import Store
 from bookkit.teach.handouts import hand_out
 from bookkit.teach.plain_markdown import Words, papers_of
-from bookkit.teach.slides import SlidesError, deck, discussion, figures_of
+from bookkit.teach.slides import deck, discussion, figures_of
 from tests.chromium import Page, browser_or_skip
 
 ROOT = Path(__file__).parents[3]
@@ -120,9 +121,9 @@ def test_questions_come_from_the_teaching_page() -> None:
 
 
 def test_a_notebook_that_was_not_run_has_no_slides() -> None:
-    with pytest.raises(SlidesError, match="attnlib run clark2019"):
+    with pytest.raises(NotebookError, match="attnlib run clark2019"):
         deck(CELLS[:2], "clark2019", papers={})
-    with pytest.raises(SlidesError, match="expected `# Title`"):
+    with pytest.raises(NotebookError, match="expected `# Title`"):
         deck([markdown("no heading")], "clark2019", papers={})
 
 
@@ -171,7 +172,7 @@ def test_the_library_and_the_kit_agree_on_the_name() -> None:
 
 
 def test_an_output_that_was_changed_is_refused() -> None:
-    with pytest.raises(SlidesError, match=r"'Where does it look\? .* was changed"):
+    with pytest.raises(NotebookError, match=r"'Where does it look\? .* was changed"):
         deck([*CELLS[:2], code(f"<b>so</b>{SVG}", FIGURE)], "clark2019", papers={})
 
 
