@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import math
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from bookkit import ledger
 from bookkit.claims import RUNS
 from bookkit.editions import Edition, chapter_parameters, notebook_path
 from bookkit.errors import BookError
-from bookkit.notebooks import run_notebook
+from bookkit.notebooks import environment, run_notebook
 from bookkit.store import Experiment, Found, Result, Store, code_digest, declared
 
 SECONDS = "ATTNLIB_VERIFY"
@@ -102,10 +101,8 @@ def verify(
 
     Numbers that differ from the kept ones by more than `TOLERANCE` stop it with an error.
     """
-    before = os.environ.get(SECONDS)
-    os.environ[SECONDS] = str(seconds)
     verified = 0
-    try:
+    with environment(**{SECONDS: str(seconds)}):
         for chapter in edition.chapters:
             if only not in (None, chapter.page, chapter.notebook):
                 continue
@@ -117,10 +114,6 @@ def verify(
             again = sum(bool(one.get("verified")) for one in runs)
             say(f"{chapter.page}: {again} of {len(runs)} results computed again, all as kept")
             verified += again
-    finally:
-        os.environ.pop(SECONDS)
-        if before is not None:
-            os.environ[SECONDS] = before
     return verified
 
 

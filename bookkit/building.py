@@ -15,7 +15,7 @@ import yaml
 
 from bookkit import ledger
 from bookkit.editions import Chapter, Edition, chapter_parameters, load_edition, notebook_path
-from bookkit.errors import UnknownName, did_you_mean
+from bookkit.errors import UnknownName, unknown
 from bookkit.notebooks import VERSIONS, run_notebook
 from bookkit.pages import pages, site
 from bookkit.pages.editing import as_variant, naming, naming_in, title_of, with_prose_of
@@ -106,8 +106,7 @@ def chosen_pages(edition: Edition, only: str | Iterable[str] | None) -> set[str]
     chosen = known if only is None else [only] if isinstance(only, str) else list(only)
     for name in chosen:
         if name not in known:
-            hint = did_you_mean(name, known)
-            raise UnknownName(f"chapter '{name}' of {edition.name}. {hint}It has: {known}.")
+            raise unknown("chapter", name, known, f" of {edition.name}")
     return {one.page for one in edition.chapters if {one.page, one.notebook} & set(chosen)}
 
 
@@ -170,7 +169,7 @@ def content_key(source: Path, parameters: Mapping[str, Any], root: Path) -> str:
     told = [(c["cell_type"], "".join(c["source"]), c["metadata"].get("tags", [])) for c in cells]
     digest = hashlib.sha256(json.dumps([told, dict(parameters)], sort_keys=True).encode())
     digest.update(json.dumps(versions(VERSIONS), sort_keys=True).encode())
-    kinds = (".py", ".toml", ".txt", ".csv", ".js", ".css")
+    kinds = (".py", ".toml", ".txt", ".csv", ".js", ".css", ".html")
     packages = [Path(__file__).parents[1] / name for name in ("attnlib", "bookkit", "experiments")]
     files = [file for one in packages for file in one.rglob("*") if file.suffix in kinds]
     files += (root / "papers").glob("*.yaml")  # what the chapters are judged by
@@ -233,18 +232,18 @@ def build_pages(edition: Edition, executed: Mapping[str, Path], folder: Path, sa
         )
     files["_toc.yml"] = _contents(root, edition, executed)
     files["_config.yml"] = config(root, edition, executed, have_scripts)
-    _sync(files, source)
-    key = _folder_key(source)
-    stamp = folder / "html.key"
-    if (html / "index.html").is_file() and stamp.is_file() and stamp.read_text() == key:
+    files["built_by.py"] = Path(site.__file__)  # pages are built again if it changes
+    built = folder / "html.built"
+    if _sync(files, source):
+        built.unlink(missing_ok=True)
+    if (html / "index.html").is_file() and built.is_file():
         say("pages: nothing changed, reused")
         return html / "index.html"
     say("pages: building (a minute or two)")
     began = time.perf_counter()
-    stamp.unlink(missing_ok=True)
     complete = len(executed) == len(edition.chapters)
     index = build_site(source, folder / "work", html, strict=complete)
-    stamp.write_text(key)
+    built.touch()
     say(f"pages: done in {time.perf_counter() - began:.0f} s")
     return index
 
@@ -323,23 +322,19 @@ def config(root: Path, edition: Edition, executed: Mapping[str, Path], have_scri
     return yaml.safe_dump(found, sort_keys=False, allow_unicode=True)
 
 
-def _sync(files: Mapping[str, Path | str], folder: Path) -> None:
-    """Make a folder hold exactly these files; one that is the same already keeps its time."""
+def _sync(files: Mapping[str, Path | str], folder: Path) -> bool:
+    """Make a folder hold exactly these files; whether any of them was written or removed."""
     folder.mkdir(parents=True, exist_ok=True)
+    changed = False
     for name, content in files.items():
         data = content.encode() if isinstance(content, str) else content.read_bytes()
         target = folder / name
         if not target.is_file() or target.read_bytes() != data:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)
+            changed = True
     for path in folder.rglob("*"):
         if path.is_file() and str(path.relative_to(folder)) not in files:
             path.unlink()
-
-
-def _folder_key(folder: Path) -> str:
-    digest = hashlib.sha256(Path(site.__file__).read_bytes())
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            digest.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
+            changed = True
+    return changed

@@ -52,7 +52,12 @@ def notebook_parameters(path: str | Path) -> dict[str, Parameter]:
     found = {}
     for name, annotation, value, (_, end) in _assignments(source):
         comment = source.encode()[end:].partition(b"\n")[0].decode().partition("#")[2]
-        found[name] = _parameter(name, value, annotation, comment.strip())
+        try:
+            default = ast.literal_eval(value)
+        except ValueError:
+            default, annotation = ast.unparse(value), annotation or "Any"
+        inferred = "Any" if default is None else type(default).__name__
+        found[name] = Parameter(name, default, annotation or inferred, comment.strip())
     return found
 
 
@@ -108,16 +113,6 @@ def _parameters_cell(path: Path) -> str:
         return "".join(tagged[0]["source"]) if tagged else ""
     except (ValueError, KeyError, TypeError):
         raise NotebookError(f"{_shown(path)} is not a notebook: its content is damaged.") from None
-
-
-def _parameter(name: str, value: ast.expr, wanted: str, told: str) -> Parameter:
-    """A parameter with its default as a value, and the default's type where none was written."""
-    try:
-        default: Any = ast.literal_eval(value)
-    except ValueError:
-        default, wanted = ast.unparse(value), wanted or "Any"
-    inferred = "Any" if default is None else type(default).__name__
-    return Parameter(name, default, wanted or inferred, told)
 
 
 def with_values(text: str, values: Mapping[str, Any]) -> str:
@@ -217,7 +212,17 @@ def _execute(source: Path, parameters: Mapping[str, Any]) -> tuple[Any, str]:
     from papermill.exceptions import PapermillExecutionError
 
     failure = ""
-    with tempfile.TemporaryDirectory(prefix="attnlib-run-") as folder, _environment(folder):
+    logging.getLogger("papermill").setLevel(logging.CRITICAL)  # what matters it raises
+    packages = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    with (
+        tempfile.TemporaryDirectory(prefix="attnlib-run-") as folder,
+        environment(
+            PYTHONPATH=os.pathsep.join(filter(None, packages)),  # of this checkout first
+            JUPYTER_RUNTIME_DIR=str(Path(folder) / "runtime"),
+            IPYTHONDIR=str(Path(folder) / "ipython"),
+            PYDEVD_DISABLE_FILE_VALIDATION="1",
+        ),
+    ):
         written = Path(folder) / "executed.ipynb"
         kernel = AsyncKernelManager(
             kernel_spec_manager=KernelSpecManager(kernel_dirs=[]),
@@ -253,23 +258,13 @@ def _execute(source: Path, parameters: Mapping[str, Any]) -> tuple[Any, str]:
 
 
 @contextlib.contextmanager
-def _environment(folder: str) -> Iterator[None]:
-    """A kernel finds the packages of this checkout first, and papermill logs nothing."""
-    packages = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    changes = {
-        "PYTHONPATH": os.pathsep.join(filter(None, packages)),
-        "JUPYTER_RUNTIME_DIR": str(Path(folder) / "runtime"),
-        "IPYTHONDIR": str(Path(folder) / "ipython"),
-        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
-    }
-    before, logger = dict(os.environ), logging.getLogger("papermill")
-    level = logger.level
+def environment(**changes: str) -> Iterator[None]:
+    """Environment variables that are changed for a while."""
+    before = dict(os.environ)
     os.environ.update(changes)
-    logger.setLevel(logging.CRITICAL)  # what matters it raises
     try:
         yield
     finally:
-        logger.setLevel(level)
         os.environ.clear()
         os.environ.update(before)
 

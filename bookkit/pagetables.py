@@ -6,11 +6,14 @@ import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from bookkit.claims import Finding, Judgement
 from bookkit.errors import BadValue
+from bookkit.templates import filled
 
 OURS, FAINT = "#7a6fc4", "#8b9199"
 """Colours of the small pictures: our numbers, and lines that only guide the eye."""
@@ -34,12 +37,13 @@ class PageTable:
         return f'<div class="{kind}"><table>{inside}</table>{self.after}</div>'
 
 
-def variant_effects(table: pd.DataFrame, *, caption: str | None = None) -> PageTable:
+def variant_effects(table: pd.DataFrame) -> PageTable:
     """What reading the paper and running the authors' code do to each number, both on our data.
 
     table  what, unit, paper_way, authors_way
     """
-    for name in ("what", "unit", "paper_way", "authors_way"):
+    columns = ["what", "unit", "paper_way", "authors_way"]
+    for name in columns:
         if name not in table:
             have = ", ".join(map(str, table.columns))
             raise BadValue(f"the table has no column {name}; it has {have}.")
@@ -47,10 +51,25 @@ def variant_effects(table: pd.DataFrame, *, caption: str | None = None) -> PageT
         raise BadValue("the table has no row; there is nothing to draw.")
     names = ("quantity", "● the paper's text", "◆ the authors' code", "", "change")
     head = "".join(f"<th>{name}</th>" for name in names)
-    body = "".join(_variant_row(row) for _, row in table.iterrows())
-    text = caption or "Each quantity measured twice on the same data; the bar starts at 0."
-    rows = table.reset_index(drop=True)
-    return PageTable(text, rows, f"<tr>{head}</tr>", body, "attn-variants")
+    rows = [_variant_cells(*row) for row in table[columns].itertuples(index=False)]
+    body = filled(Path(__file__).with_name("variants.html"), rows=rows, ours=OURS, faint=FAINT)
+    text = "Each quantity measured twice on the same data; the bar starts at 0."
+    return PageTable(text, table.reset_index(drop=True), f"<tr>{head}</tr>", body, "attn-variants")
+
+
+def _variant_cells(what: str, unit: str, one: float, two: float) -> tuple[Any, ...]:
+    """Both numbers, the change, and where both are on a line from 0, if they can be drawn there."""
+    numbers = ["–" if math.isnan(value) else f"{value:.4g}" for value in (one, two)]
+    change = f"{two - one:+.3g}" if two != one else "none"
+    if one and two != one:
+        percent = 100 * (two - one) / abs(one)
+        change += f" ({percent:+{'.0f' if abs(percent) >= 10 else '.2g'}}%)"
+    if math.isnan(one + two):
+        change = "–"
+    shown = [text.replace("-", "−") for text in (*numbers, change)]
+    can_be_drawn = min(one, two) >= 0 and max(one, two) > 0 and not math.isnan(one + two)
+    ends = [6 + 108 * value / max(one, two) for value in (one, two)] if can_be_drawn else []
+    return str(what), str(unit), *shown, ends
 
 
 CLAIM_COLUMNS = ("claim", "paper", "ours", "95% interval", "phenomenon", "verdict", "deviations")
@@ -67,11 +86,7 @@ BADGES = {
 
 
 def claim_table(
-    judgements: Sequence[Judgement],
-    deviations: Mapping[str, str],
-    *,
-    own: bool = False,
-    caption: str | None = None,
+    judgements: Sequence[Judgement], deviations: Mapping[str, str], *, own: bool = False
 ) -> PageTable:
     """Claim, the paper, ours, the verdict; below, each deviation that a row names, once.
 
@@ -93,8 +108,7 @@ def claim_table(
     told = ", ".join(f"{count} {name}" for name, count in counts if count) or "no claim"
     after = f"<dl>{notes}</dl>" if notes else ""
     beside = "What we found beside what we said" if own else "Ours beside the paper"
-    text = caption or f"{beside}: {told}."
-    return PageTable(text, rows, f"<tr>{head}</tr>", body, "attn-claims", after)
+    return PageTable(f"{beside}: {told}.", rows, f"<tr>{head}</tr>", body, "attn-claims", after)
 
 
 def claim_rows(judgements: Sequence[Judgement]) -> list[dict[str, str]]:
@@ -129,11 +143,6 @@ def interval_text(low: float | None, high: float | None) -> str:
     return "–" if "–" in ends else " to ".join(ends)
 
 
-def claim_cells(texts: Mapping[str, str]) -> str:
-    """The cells of a claim; names of columns go along, for screens too narrow for a table."""
-    return "".join(f'<td data-name="{name}">{texts[name]}</td>' for name in CLAIM_COLUMNS[1:])
-
-
 def badge(verdict: str, reason: str) -> str:
     """A verdict with its sign; the reason shows when somebody points at it."""
     kind, sign = BADGES[verdict]
@@ -145,41 +154,6 @@ def badge(verdict: str, reason: str) -> str:
 def paper_name(key: str) -> str:
     """`clark2019` as people write it."""
     return f"{key[:-4].capitalize()} {key[-4:]}" if key[-4:].isdigit() else key.capitalize()
-
-
-def _variant_row(row: pd.Series) -> str:
-    one, two = float(row["paper_way"]), float(row["authors_way"])
-    unit = html.escape(str(row["unit"]))
-    what = f'{html.escape(str(row["what"]))} <span class="quiet">{unit}</span>'
-    numbers = "".join(
-        f"<td>{'–' if math.isnan(value) else f'{value:.4g}'.replace('-', '−')}</td>"
-        for value in (one, two)
-    )
-    cells = f"{numbers}<td>{_dumbbell(one, two)}</td><td>{_change(one, two)}</td>"
-    return f"<tr><th>{what}</th>{cells}</tr>"
-
-
-def _change(one: float, two: float) -> str:
-    change = two - one
-    if math.isnan(change):
-        return "–"
-    if not change:
-        return "none"
-    percent = 100 * change / abs(one) if one else 0.0
-    part = f" ({percent:+{'.0f' if abs(percent) >= 10 else '.2g'}}%)" if one else ""
-    return f"{change:+.3g}{part}".replace("-", "−")
-
-
-def _dumbbell(one: float, two: float) -> str:
-    """Both values on a line that starts at 0; nothing where a value is missing or negative."""
-    if math.isnan(one + two) or min(one, two) < 0 or max(one, two) == 0:
-        return ""
-    a, b = (6 + 108 * value / max(one, two) for value in (one, two))
-    link = f'<path d="M{a:.1f} 7H{b:.1f}" stroke="{OURS}" stroke-width="2.5" opacity=".5"/>'
-    dots = f'<circle cx="{a:.1f}" cy="7" r="4" fill="{OURS}"/>'
-    dots += f'<path d="M{b - 4.8:.1f} 7l4.8-4.8 4.8 4.8-4.8 4.8z" fill="{OURS}"/>'
-    axis = f'<path d="M6 7H120" stroke="{FAINT}" opacity=".5"/>'
-    return f'<svg class="pair" viewBox="0 0 124 14" aria-hidden="true">{axis}{link}{dots}</svg>'
 
 
 def _claim_cells(one: Judgement) -> tuple[str, ...]:
@@ -222,4 +196,6 @@ def _claim_row(one: Judgement, cells: pd.Series) -> str:
     value, said = map(html.escape, _paper_says(one))
     if value and said:
         texts["paper"] = f'{value} <span class="quiet">{said}</span>'
-    return f'<tr><th data-name="claim">{texts["claim"]}</th>{claim_cells(texts)}</tr>'
+    # Names of columns go along, for screens too narrow for a table.
+    rest = "".join(f'<td data-name="{name}">{texts[name]}</td>' for name in CLAIM_COLUMNS[1:])
+    return f'<tr><th data-name="claim">{texts["claim"]}</th>{rest}</tr>'

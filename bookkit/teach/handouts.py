@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bookkit import ledger
 from bookkit.editions import load_edition, notebook_path
-from bookkit.errors import UnknownName, did_you_mean
+from bookkit.errors import unknown
 from bookkit.project import project_root
 from bookkit.teach.exercises import LEVELS, catalogue, of_chapter
 from bookkit.teach.plain_markdown import papers_of
@@ -39,8 +39,7 @@ def teach(
     chosen = list(chapters) or known
     for name in chosen:
         if name not in known:
-            hint = did_you_mean(name, known)
-            raise UnknownName(f"chapter '{name}'. {hint}Chapters to teach: {', '.join(known)}.")
+            raise unknown("chapter", name, known)
     ran = ledger.executed_notebooks(project_root(), load_edition(edition).name)
     executed = {path.stem: path for path in ran}
     for name in chosen:
