@@ -137,18 +137,13 @@ def status(root: Path, edition: Edition, store: Store) -> list[dict[str, Any]]:
             if found is not None:
                 own, plain_name = name.rpartition("/")[0], name.split("/")[1]
                 version, code = declared_here.get(own) or declared_here.get(plain_name, (0, ""))
-                row["state"] = _state(found.record, version)
+                old = "older version" if found.record["version"] < version else "kept"
+                row["state"] = "older code" if found.record.get("older_code") else old
                 same = found.record.get("code") == code
                 row |= {"code": "as then" if same else "changed since"}
                 row |= {part: found.record.get(part) for part in ("commit", "started", "seconds")}
             rows.append(row)
     return rows
-
-
-def _state(record: Mapping[str, Any], version: int) -> str:
-    if record.get("older_code"):
-        return "older code"
-    return "older version" if record["version"] < version else "kept"
 
 
 def declared_versions(root: Path) -> dict[str, tuple[int, str]]:

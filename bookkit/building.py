@@ -51,7 +51,9 @@ def build_book(
     wanted = chosen_pages(edition, only)
     plans = {chapter.page: chapter_parameters(edition, chapter) for chapter in edition.chapters}
     kept = {c.page: _kept(c, plans[c.page], root) for c in edition.chapters}
-    say(_forecast(edition, [c for c in edition.chapters if c.page in wanted], kept))
+    left = [c for c in edition.chapters if c.page in wanted and not is_whole(kept[c.page])]
+    minutes = f"about {sum(chapter.minutes for chapter in left):g} minutes on 2 cores"
+    say(f"{edition.title}: {len(left)} of {len(wanted)} chapters to run, {minutes} the first time")
     executed = {}
     for number, chapter in enumerate(edition.chapters, start=1):
         count = f"[{number}/{len(edition.chapters)}] {chapter.page}"
@@ -110,18 +112,6 @@ def chosen_pages(edition: Edition, only: str | Iterable[str] | None) -> set[str]
     return {one.page for one in edition.chapters if {one.page, one.notebook} & set(chosen)}
 
 
-def _forecast(edition: Edition, wanted: list[Chapter], kept: Mapping[str, Path]) -> str:
-    """What is going to happen, and how long it will take."""
-    left = [chapter for chapter in wanted if not is_whole(kept[chapter.page])]
-    if not left:
-        return f"{edition.title}: all {len(wanted)} chapters were run before"
-    minutes = sum(chapter.minutes for chapter in left)
-    return (
-        f"{edition.title}: {len(left)} of {len(wanted)} chapters to run, about {minutes:g} minutes "
-        "on 2 cores the first time, then the pages"
-    )
-
-
 def _tell(result: Path, edition: Edition, executed: Mapping[str, Path], say: Say) -> None:
     """The last two lines: the verdicts in one, and where to go."""
     own = [c.page for c in edition.chapters if not c.variant and c.page in executed]
@@ -153,8 +143,7 @@ def _run(
     began = time.perf_counter()
     runs = project_root() / "_build" / edition.name / "runs"
     source = notebook_path(chapter.notebook)
-    key = kept.stem.rpartition("-")[2]
-    out = run_notebook(source, parameters, runs / f"{chapter.page}.ipynb", key=key)
+    out = run_notebook(source, parameters, runs / f"{chapter.page}.ipynb")
     write_whole(kept, out.read_bytes())
     pattern = f"{chapter.page}-{'?' * 16}.ipynb"
     earlier = sorted(kept.parent.glob(pattern), key=lambda f: f.stat().st_mtime)
@@ -289,9 +278,13 @@ def _contents(root: Path, edition: Edition, executed: Mapping[str, Path]) -> str
             entry = {"file": f"notebooks/{chapter.page}", "title": f"… on {chapter.variant}"}
             variants.setdefault(f"notebooks/{chapter.notebook}", []).append(entry)
 
+    def is_here(entry: Mapping[str, Any]) -> bool:
+        file = Path(entry.get("file", ""))
+        return file.parent.name != "notebooks" or file.stem in executed
+
     def kept(entry: Any) -> Any:
         if isinstance(entry, list):
-            return [kept(item) for item in entry if _is_here(item, executed)]
+            return [kept(item) for item in filter(is_here, entry)]
         if isinstance(entry, dict):
             more = variants.get(entry.get("file", ""), [])
             return {key: kept(value) for key, value in entry.items()} | (
@@ -303,11 +296,6 @@ def _contents(root: Path, edition: Edition, executed: Mapping[str, Path]) -> str
     if "parts" in contents:
         contents["parts"] = [part for part in contents["parts"] if part.get("chapters")]
     return yaml.safe_dump(contents, sort_keys=False, allow_unicode=True)
-
-
-def _is_here(entry: Any, executed: Mapping[str, Path]) -> bool:
-    file = entry.get("file", "") if isinstance(entry, dict) else ""
-    return not file.startswith("notebooks/") or Path(file).stem in executed
 
 
 def config(root: Path, edition: Edition, executed: Mapping[str, Path], have_scripts: bool) -> str:

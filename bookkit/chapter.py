@@ -40,7 +40,6 @@ from bookkit.store import (
     code_digest,
     declared,
     digest_of,
-    notebook_text,
     table_digest,
 )
 
@@ -113,9 +112,8 @@ class Chapter:
         data = [_described(one) for one in (*inputs, *named.values())]
         data += [self.described(asset) for asset in says.reads]
         settings = {key: one for key, one in given.items() if key not in named}
-        text = notebook_text(experiment)
-        if text is not None:
-            settings["text"] = text
+        if experiment.__module__ == "__main__":  # it stands in a notebook: a reader may change it
+            settings["text"] = inspect.getsource(experiment)
         return Key(name, says.version, settings, tuple(data))
 
     def described(self, asset: str) -> Mapping[str, Any]:

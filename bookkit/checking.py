@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Literal, Optional
 
-from pydantic import TypeAdapter, ValidationError
-
 from bookkit.errors import BadValue, unknown
 
 _TYPES = {
@@ -19,6 +17,8 @@ _TYPES = {
 
 def fits(value: object, annotation: str) -> bool:
     """Whether a value has the annotated type; an annotation we do not know accepts everything."""
+    from pydantic import TypeAdapter, ValidationError
+
     try:
         wanted = TypeAdapter(eval(annotation, {"__builtins__": {}}, _TYPES))
     except (SyntaxError, NameError, TypeError, AttributeError):

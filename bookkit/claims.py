@@ -115,7 +115,9 @@ def judge(
     if math.isnan(seen.value):
         return Judgement(claim, "not comparable", "undefined for this model and data", ours, seen)
     holds = claim.phenomenon.holds(seen.value)
-    verdict: Verdict = _phenomenon_verdict(claim.phenomenon, seen)
+    ends = [end for end in (seen.low, seen.high) if not math.isnan(end)]
+    sure = all(claim.phenomenon.holds(end) for end in ends)
+    verdict: Verdict = "not reproduced" if not holds else "reproduced" if sure else "partly"
     reason = f"{claim.phenomenon.text}: {seen.value:.3g}"
     if model in models and ours is not None and "value" in claim.value:
         near = abs(ours.value - float(claim.value["value"])) <= claim.tolerance
@@ -145,20 +147,9 @@ def ledger_row(judgement: Judgement, *, model: str) -> dict[str, Any]:
     }
 
 
-def _phenomenon_verdict(phenomenon: Phenomenon, seen: Finding) -> Verdict:
-    if not phenomenon.holds(seen.value):
-        return "not reproduced"
-    ends = (end for end in (seen.low, seen.high) if not math.isnan(end))
-    return "reproduced" if all(phenomenon.holds(end) for end in ends) else "partly"
-
-
-def paper_keys(folder: Path | None = None) -> list[str]:
-    """The papers as they appeared; what has no year, our own claims, comes last.
-
-    folder  of claims files; that of the book if none is given
-    """
-    folder = folder or project_root() / "papers"
-    return sorted((path.stem for path in folder.glob("*.yaml")), key=by_year)
+def paper_keys() -> list[str]:
+    """The papers as they appeared; what has no year, our own claims, comes last."""
+    return sorted((path.stem for path in (project_root() / "papers").glob("*.yaml")), key=by_year)
 
 
 def by_year(key: str) -> tuple[bool, str, str]:
@@ -171,17 +162,18 @@ def _year(key: str) -> str:
     return key[-4:] if key[-4:].isdigit() else ""
 
 
-def load_paper(key: str, folder: Path | None = None) -> Paper:
-    """The claims of a paper; every row is checked, nothing is ignored."""
-    return _load_paper(key, folder or project_root() / "papers")
+def load_paper(key: str) -> Paper:
+    """The claims of a paper of the book."""
+    if key not in paper_keys():
+        raise unknown("paper", key, paper_keys())
+    return read_paper(project_root() / "papers" / f"{key}.yaml")
 
 
 @cache
-def _load_paper(key: str, folder: Path) -> Paper:
-    known = paper_keys(folder)
-    if key not in known:
-        raise unknown("paper", key, known)
-    content = yaml.safe_load((folder / f"{key}.yaml").read_text(encoding="utf-8"))
+def read_paper(path: Path) -> Paper:
+    """The claims in a file; every row is checked, nothing is ignored."""
+    key = path.stem
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
     deviations = content.get("deviations", {})
     claims = tuple(_claim(key, row, deviations) for row in content["claims"])
     (often, n), *_ = Counter(claim.id for claim in claims).most_common(1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +52,10 @@ def ledger_of(executed: Iterable[Path], edition: str) -> list[dict[str, Any]]:
             f"no executed chapter of the {edition} edition has claims. "
             f"Run `attnlib book {edition}` first."
         )
-    for key in paper_keys():
-        rows.setdefault(key, [*_unjudged(key, edition)])
+    why = f"no chapter of the {edition} edition measures it"
+    for key in set(paper_keys()) - set(rows):
+        absent = [Judgement(claim, "absent", why) for claim in load_paper(key).claims]
+        rows[key] = [{**ledger_row(one, model=""), "edition": edition} for one in absent]
     return [row for key in sorted(rows, key=by_year) for row in rows[key]]
 
 
@@ -77,12 +79,6 @@ def outputs_of(path: Path) -> list[dict[str, Any]]:
 def results_behind(path: Path) -> list[str]:
     """The names of the results that an executed notebook shows, each once."""
     return list(dict.fromkeys(run["name"] for run in carried(path, RUNS)))
-
-
-def _unjudged(key: str, edition: str) -> Iterator[dict[str, Any]]:
-    for claim in load_paper(key).claims:
-        judged = Judgement(claim, "absent", f"no chapter of the {edition} edition measures it")
-        yield {**ledger_row(judged, model=""), "edition": edition}
 
 
 def show(rows: list[dict[str, Any]], console: Console) -> None:

@@ -162,13 +162,11 @@ def _written(value: Any, room: int = WIDTH) -> str:
 # --- runs -----------------------------------------------------------------------------------------
 
 
-def run_notebook(
-    notebook: str | Path, parameters: Mapping[str, Any], out: str | Path, *, key: str = ""
-) -> Path:
+def run_notebook(notebook: str | Path, parameters: Mapping[str, Any], out: str | Path) -> Path:
     """Execute a notebook into `out`, with these parameters in the place of its defaults.
 
-    What was run (parameters, seconds, versions, and `key` if the caller caches by it) stands in
-    the metadata of the file. If a cell fails, the file is kept with the error in it.
+    What was run (parameters, seconds, versions) stands in the metadata of the file. If a cell
+    fails, the file is kept with the error in it.
     """
     import nbformat
     from nbformat.v4.rwbase import split_lines
@@ -185,7 +183,6 @@ def run_notebook(
         "parameters": checked,
         "seconds": round(time.perf_counter() - began, 1),
         "versions": versions(VERSIONS),
-        "key": "" if failure else key,
     }
     lines = split_lines(nbformat.from_dict(_cleaned(book, record)))
     write_whole(target, (json.dumps(lines, indent=1, ensure_ascii=False) + "\n").encode())

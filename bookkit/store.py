@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import inspect
 import json
 import math
 import os
@@ -208,13 +207,14 @@ class Store:
             return known
         started, clock = datetime.now(UTC), time.perf_counter()
         found = compute()
+        torch = sys.modules.get("torch")  # its threads count where it is loaded
         record = {
             **{"name": key.name, "experiment": key.experiment, "version": key.version},
             **{"parameters": plain(key.parameters), "data": plain(key.data)},
             **{"started": started.isoformat(timespec="seconds"), "commit": commit()},
             **{"seconds": round(time.perf_counter() - clock, 1), "peak_mib": peak_mib()},
-            **{"threads": _threads(), **about()},
-            **{"versions": versions(), "table": _table_digest(found.table)},
+            **{"threads": torch.get_num_threads() if torch else os.cpu_count() or 1, **about()},
+            **{"versions": versions(), "table": table_digest(found.table)},
         }
         path = self.folders[0] / f"{key.name}.json"
         _write(path, found, record)
@@ -236,16 +236,12 @@ class Store:
             name = str(stale.relative_to(folder))
             if name not in wanted and (papers is None or name.partition("/")[0] in papers):
                 stale.unlink()
-        self._publish_descriptions(folder)
-        return len(wanted) // 2
-
-    def _publish_descriptions(self, folder: Path) -> None:
-        """Copy what is known of the data behind the results of a folder."""
         records = (json.loads(path.read_text("utf-8")) for path in folder.glob("*/*/*.json"))
         read = {one["digest"] for record in records for one in record.get("data", ())}
         for at in (self.folders[0] / "described").glob("*.json"):
             if json.loads(at.read_text("utf-8"))["description"]["digest"] in read:
                 write_whole(folder / "described" / at.name, at.read_bytes())
+        return len(wanted) // 2
 
     # --- what is known of data --------------------------------------------------------------------
 
@@ -280,12 +276,10 @@ def digest_of(value: Any) -> str:
 
 def table_digest(table: pd.DataFrame) -> str:
     """A digest of the values of a table."""
+    if not len(table.columns):
+        return "empty"
     rows = pd.util.hash_pandas_object(table, index=False).to_numpy().tobytes()
     return hashlib.sha256(rows + repr(list(table.columns)).encode()).hexdigest()[:16]
-
-
-def _table_digest(table: pd.DataFrame) -> str:
-    return table_digest(table) if len(table.columns) else "empty"
 
 
 def code_digest(home: str) -> str:
@@ -333,11 +327,6 @@ def _code(module: str) -> str | None:
     return ast.unparse(tree)
 
 
-def notebook_text(function: Experiment) -> str | None:
-    """The text of an experiment that stands in a notebook, where a reader may change it."""
-    return inspect.getsource(function) if function.__module__ == "__main__" else None
-
-
 # --- the record of a run --------------------------------------------------------------------------
 
 
@@ -369,12 +358,6 @@ def peak_mib() -> int:
     """The most memory this process has held so far."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(peak / (2**20 if sys.platform == "darwin" else 2**10))
-
-
-def _threads() -> int:
-    """Threads that a kernel may use: those of torch where it is loaded."""
-    torch = sys.modules.get("torch")
-    return int(torch.get_num_threads()) if torch else os.cpu_count() or 1
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -425,7 +408,7 @@ def _read(path: Path) -> Result | None:
             for name, one in told.pop("findings").items()
         }
         facts = told.pop("facts")
-        whole = told["table"] == _table_digest(table)
+        whole = told["table"] == table_digest(table)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return Result(Found(table, numbers, facts), told, path) if whole else None

@@ -8,11 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined, Template
-
 
 @cache
-def _template(path: Path) -> Template:
+def _template(path: Path) -> Any:
+    from jinja2 import Environment, StrictUndefined
+
     pages = Environment(
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined
     )

@@ -8,7 +8,6 @@ all numbers; a student who opens the file by chance should just not see it.
 from __future__ import annotations
 
 import hashlib
-import html
 import math
 import re
 import tomllib
@@ -24,6 +23,7 @@ from typing import Any, Literal
 from bookkit.checking import check_keys
 from bookkit.errors import BadValue, UnknownName, did_you_mean
 from bookkit.project import project_root
+from bookkit.templates import filled
 
 LEVELS = {1: "warm-up", 2: "core", 3: "project"}
 MARKS = {"right": "✓", "wrong": "✗", "open": "…"}
@@ -169,16 +169,8 @@ class Feedback:
         return f"{name}: {n_right} of {len(self.exercise.parts)} right so far."
 
     def _repr_html_(self) -> str:
-        colour = "#1b7a45" if self.ok else "#b06000"
-        rows = "".join(
-            f"<li><b>{MARKS[r.state]} {html.escape(r.part)}</b> {html.escape(r.hint)}</li>"
-            for r in self.remarks
-        )
-        body = f'<ul style="list-style:none;margin:.3em 0 0;padding:0">{rows}</ul>'
-        if not self.remarks:
-            body = f'<p style="margin:.3em 0 0">{html.escape(self.hint)}</p>'
-        box = f"border-left:4px solid {colour};padding:.4em .9em;margin:.4em 0;line-height:1.5"
-        return f'<div style="{box}"><b>{html.escape(self._headline())}</b>{body}</div>'
+        page = Path(__file__).with_name("feedback.html")
+        return filled(page, headline=self._headline(), marks=MARKS, **vars(self))
 
 
 def _by_part(found: Exercise, answer: Any) -> dict[str, Any]:

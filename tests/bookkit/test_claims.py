@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bookkit.claims import Claim, Finding, Phenomenon, judge, load_paper, paper_keys
+from bookkit.claims import Claim, Finding, Phenomenon, judge, load_paper, paper_keys, read_paper
 from bookkit.errors import BadValue, UnknownName
 
 PAPERS = paper_keys()
@@ -159,7 +159,7 @@ ROW = GOOD["claims"][0]  # type: ignore[index]
 def test_a_mistake_in_a_row_is_named(tmp_path: Path, rows: list[dict], said: str) -> None:
     (tmp_path / "toy2019.yaml").write_text(yaml.safe_dump({**GOOD, "claims": rows}))
     with pytest.raises((BadValue, UnknownName), match=said):
-        load_paper("toy2019", tmp_path)
+        read_paper(tmp_path / "toy2019.yaml")
 
 
 def test_unknown_names_get_a_hint() -> None:
