@@ -1,4 +1,4 @@
-"""The book of an edition: its chapters run or reused, its sources laid out, its pages built."""
+"""The book of an edition: its chapters run or reused, its pages built, and what is published."""
 
 from __future__ import annotations
 
@@ -14,14 +14,21 @@ from typing import Any
 import yaml
 
 from bookkit import ledger
-from bookkit.editions import Chapter, Edition, chapter_parameters, load_edition, notebook_path
-from bookkit.errors import UnknownName, unknown
+from bookkit.editions import (
+    Chapter,
+    Edition,
+    book_store,
+    chapter_parameters,
+    load_edition,
+    notebook_path,
+)
+from bookkit.errors import BadValue, UnknownName, unknown
 from bookkit.notebooks import VERSIONS, run_notebook
 from bookkit.pages import pages, site
 from bookkit.pages.editing import as_variant, naming, naming_in, title_of, with_prose_of
 from bookkit.pages.site import build_site
 from bookkit.pages.vendor import vendor
-from bookkit.project import project_root
+from bookkit.project import hook, project_root
 from bookkit.store import versions, write_whole
 from bookkit.teach.handouts import hand_out, teachable
 
@@ -29,6 +36,7 @@ Say = Callable[[str], None]
 PUBLISHED = "standard"
 """The edition whose executed chapters are kept in book/published/."""
 
+_LARGEST = 3_000_000  # bytes of a published chapter
 _KEPT_RUNS = 8  # of each notebook, so that going back to earlier parameters costs nothing
 
 
@@ -44,9 +52,7 @@ def build_book(
     only  run these chapters alone; the others are shown if an earlier run of them still holds
     html  False: stop at the executed notebooks and return their folder
     """
-    if not isinstance(edition, Edition):
-        edition = load_edition(edition)
-    root = project_root()
+    edition, root = load_edition(edition), project_root()
     folder = root / "_build" / edition.name
     wanted = chosen_pages(edition, only)
     plans = {chapter.page: chapter_parameters(edition, chapter) for chapter in edition.chapters}
@@ -100,6 +106,43 @@ def build_published(say: Say = print) -> Path:
     index = build_pages(edition, executed, folder, say)
     _tell(index, edition, executed, say)
     return index
+
+
+def publish(edition: str | Path | Edition, *, only: str | None = None, say: Say = print) -> Path:
+    """Copy the executed chapters of an edition, and the results behind them, to book/published/.
+
+    The folder then holds exactly these: it is committed, and the published book is built from it.
+    With `only`, the other chapters stay as they were published before, or unpublished, and so do
+    results: those of a chapter that is still being computed may lie there already.
+    """
+    edition, root = load_edition(edition), project_root()
+    if edition.name != PUBLISHED:
+        raise BadValue(f"edition '{edition.name}' is not published; expected {PUBLISHED}.")
+    published = root / "book" / "published"
+    wanted = chosen_pages(edition, only)
+    data = {}
+    for page in (chapter.page for chapter in edition.chapters):
+        folder = root / "_build" / edition.name / "notebooks" if page in wanted else published
+        path = folder / f"{page}.ipynb"
+        if path.is_file():
+            data[path.name] = path.read_bytes()
+        elif page in wanted:
+            how = f"Run `attnlib book {edition.name}` first."
+            raise UnknownName(f"chapter '{page}' of {edition.name} was not run here. {how}")
+    for name, content in data.items():
+        if len(content) > _LARGEST:
+            raise BadValue(f"{name} has {len(content):,} bytes; expected 3 MB at most.")
+    for path in published.glob("*.ipynb"):
+        if path.name not in data:
+            path.unlink()
+    paths = [write_whole(published / name, content) for name, content in data.items()]
+    if further := hook("publish"):
+        further(paths, published)
+    behind = [name for path in paths for name in ledger.results_behind(path)]
+    papers = None if only is None else {c.notebook for c in edition.chapters if c.page in wanted}
+    copied = book_store().publish(behind, published / "store", papers=papers)
+    say(f"{len(paths)} chapters and {copied} results in {published.relative_to(root)}")
+    return published
 
 
 def chosen_pages(edition: Edition, only: str | Iterable[str] | None) -> set[str]:
