@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -153,14 +153,11 @@ def declared_versions(root: Path) -> dict[str, tuple[int, str]]:
     """
     found: dict[str, tuple[int, str]] = {}
     for path in sorted((root / "experiments").rglob("*.py")):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if not isinstance(node, ast.FunctionDef):
-                continue
-            for one in node.decorator_list:
-                if isinstance(one, ast.Call) and ast.unparse(one.func) == "experiment":
-                    given = {word.arg: word.value for word in one.keywords}
-                    module = ".".join(path.relative_to(root).with_suffix("").parts)
-                    version = ast.literal_eval(given.get("version", ast.Constant(1)))
-                    found[f"{path.parent.name}/{node.name}"] = (int(version), code_digest(module))
-                    found.setdefault(node.name, found[f"{path.parent.name}/{node.name}"])
+        module = ".".join(path.relative_to(root).with_suffix("").parts)
+        text = path.read_text(encoding="utf-8")
+        for given, name in re.findall(r"^@experiment\((.*?)\)\ndef (\w+)", text, re.M | re.S):
+            version = re.search(r"version=(\d+)", given)
+            declares = (int(version[1]) if version else 1, code_digest(module))
+            found[f"{path.parent.name}/{name}"] = declares
+            found.setdefault(name, declares)
     return found

@@ -6,7 +6,6 @@ import ast
 import contextlib
 import json
 import logging
-import math
 import os
 import re
 import sys
@@ -144,19 +143,15 @@ def _assignments(text: str) -> Iterator[tuple[str, str, ast.expr, tuple[int, int
         yield name, annotation, value, (start, end)
 
 
-def _written(value: Any, room: int = WIDTH) -> str:
+def _written(value: Any, room: int) -> str:
     """A value as Python source, with double quotes; a long dictionary has a line for each key."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return f'float("{value}")'
-    if value is None or isinstance(value, bool | int | float):
-        return repr(value)
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_written, value))}]"
-    if not isinstance(value, dict):
-        return json.dumps(str(value), ensure_ascii=False)
-    items = [f"{_written(name)}: {_written(one)}" for name, one in value.items()]
-    line = "{" + ", ".join(items) + "}"
-    return line if len(line) <= room else "{\n" + "".join(f"    {one},\n" for one in items) + "}"
+    from papermill.translators import PythonTranslator
+
+    line = str(PythonTranslator.translate(value))
+    if not isinstance(value, dict) or len(line) <= room:
+        return line
+    items = (f"    {_written(key, WIDTH)}: {_written(one, WIDTH)},\n" for key, one in value.items())
+    return "{\n" + "".join(items) + "}"
 
 
 # --- runs -----------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from bookkit.claims import Finding, Judgement
 from bookkit.errors import BadValue
 from bookkit.templates import filled
 
+HERE = Path(__file__).parent
 OURS, FAINT = "#7a6fc4", "#8b9199"
 """Colours of the small pictures: our numbers, and lines that only guide the eye."""
 
@@ -52,7 +54,7 @@ def variant_effects(table: pd.DataFrame) -> PageTable:
     names = ("quantity", "● the paper's text", "◆ the authors' code", "", "change")
     head = "".join(f"<th>{name}</th>" for name in names)
     rows = [_variant_cells(*row) for row in table[columns].itertuples(index=False)]
-    body = filled(Path(__file__).with_name("variants.html"), rows=rows, ours=OURS, faint=FAINT)
+    body = filled(HERE / "variants.html", rows=rows, ours=OURS, faint=FAINT)
     text = "Each quantity measured twice on the same data; the bar starts at 0."
     return PageTable(text, table.reset_index(drop=True), f"<tr>{head}</tr>", body, "attn-variants")
 
@@ -95,20 +97,22 @@ def claim_table(
     rows = pd.DataFrame([_claim_cells(one) for one in judgements], columns=list(CLAIM_COLUMNS))
     words = OWN_WORDS if own else {}
     head = "".join(f"<th>{words.get(name, name)}</th>" for name in CLAIM_COLUMNS)
-    body = "".join(
-        _claim_row(one, cells) for one, (_, cells) in zip(judgements, rows.iterrows(), strict=True)
-    )
+    told = zip(judgements, rows.to_dict("records"), strict=True)
+    cells = [(one, *_paper_says(one), row) for one, row in told]
+    body = filled(HERE / "claims.html", rows=cells, badge=badge)
     named = {key for one in judgements for key in one.claim.deviations}
     notes = "".join(
         f"<dt>{html.escape(key)}</dt><dd>{html.escape(text)}</dd>"
         for key, text in deviations.items()
         if key in named
     )
-    counts = [(name, sum(one.verdict == name for one in judgements)) for name in BADGES]
-    told = ", ".join(f"{count} {name}" for name, count in counts if count) or "no claim"
+    counts: Counter[str] = Counter(one.verdict for one in judgements)
+    verdicts = ", ".join(f"{counts[name]} {name}" for name in BADGES if counts[name])
     after = f"<dl>{notes}</dl>" if notes else ""
     beside = "What we found beside what we said" if own else "Ours beside the paper"
-    return PageTable(f"{beside}: {told}.", rows, f"<tr>{head}</tr>", body, "attn-claims", after)
+    return PageTable(
+        f"{beside}: {verdicts or 'no claim'}.", rows, f"<tr>{head}</tr>", body, "attn-claims", after
+    )
 
 
 def claim_rows(judgements: Sequence[Judgement]) -> list[dict[str, str]]:
@@ -162,7 +166,9 @@ def _claim_cells(one: Judgement) -> tuple[str, ...]:
     percent = "%" if value.endswith("%") and not math.isnan(ours.value) else ""
     seen = ""
     if one.phenomenon is not None and claim.phenomenon.measure != claim.measure:
-        seen = f" (here {_finding(one.phenomenon)})"
+        interval = interval_text(one.phenomenon.low, one.phenomenon.high)
+        within = f", {interval}" if interval != "–" else ""
+        seen = f" (here {number_text(one.phenomenon.value)}{within})"
     return (
         claim.where,
         f"{value}{': ' if value and said else ''}{said}",
@@ -181,21 +187,3 @@ def _paper_says(one: Judgement) -> tuple[str, str]:
     sign = {"percent": "%", "": ""}.get(unit, f" {unit}")
     number = f"{float(told['value']):g}{sign}".replace("-", "−") if "value" in told else ""
     return number, str(told.get("claim", ""))
-
-
-def _finding(found: Finding) -> str:
-    interval = interval_text(found.low, found.high)
-    return number_text(found.value) + (f", {interval}" if interval != "–" else "")
-
-
-def _claim_row(one: Judgement, cells: pd.Series) -> str:
-    texts = {name: html.escape(str(cell)) for name, cell in cells.items()}
-    texts["verdict"] = badge(one.verdict, one.reason)
-    name = html.escape(one.claim.id).replace(".", ".<wbr>").replace("_", "_<wbr>")
-    texts["claim"] += f' <span class="quiet">{name}</span>'
-    value, said = map(html.escape, _paper_says(one))
-    if value and said:
-        texts["paper"] = f'{value} <span class="quiet">{said}</span>'
-    # Names of columns go along, for screens too narrow for a table.
-    rest = "".join(f'<td data-name="{name}">{texts[name]}</td>' for name in CLAIM_COLUMNS[1:])
-    return f'<tr><th data-name="claim">{texts["claim"]}</th>{rest}</tr>'

@@ -67,14 +67,9 @@ class Exercise:
         return f"{prefix(self.chapter)}-{self.number}"
 
 
-def exercises_file() -> Path:
-    """The file of the book that lists its exercises."""
-    return project_root() / "book" / "exercises.toml"
-
-
 def catalogue() -> Mapping[str, Exercise]:
     """Every exercise by its label, in the order of the chapters; empty for a book without any."""
-    file = exercises_file()
+    file = project_root() / "book" / "exercises.toml"
     return read_exercises(file) if file.is_file() else {}
 
 

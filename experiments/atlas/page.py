@@ -135,6 +135,7 @@ def _column(
     ends = _bar_ends(atlas.facts, fact)
     same = entries[0]
     linked = book_root is not None and same["where"]
+    has_middle = fact.kind == "number" and not fact.diverging and len(fact.numbers)
     return {
         **{part: same[part] for part in ("key", "name", "group", "about", "source", "ranked")},
         "paper": paper_name(fact.paper),
@@ -147,7 +148,7 @@ def _column(
         "at": None if fact.kind == "class" else _on_bar(fact.value, ends),
         "from": None if fact.low is None else _on_bar(fact.low, ends),
         "to": None if fact.high is None else _on_bar(fact.high, ends),
-        "middle": _middle_half(fact, ends),
+        "middle": _on_bar(np.quantile(fact.numbers, (0.25, 0.75)), ends) if has_middle else None,
         **_colours(fact),
     }
 
@@ -234,28 +235,15 @@ def _bar_ends(facts: Sequence[Fact], fact: Fact) -> tuple[float, float]:
     if fact.diverging:
         most = max((_colour_ends(f)[1] for f in alike if f.numbers.any()), default=1.0)
         return -most, most
-    found = [end for f in (alike if fact.unit in SHARES else [fact]) for end in _all_ends(f)]
-    return min(found), max(found)
-
-
-def _all_ends(fact: Fact) -> list[float]:
-    """Ends of the colours, and of all intervals."""
-    intervals = [column for column in (fact.low, fact.high) if column is not None]
-    return [
-        *_colour_ends(fact),
-        *(end for column in intervals for end in column[~np.isnan(column)]),
-    ]
+    shown = alike if fact.unit in SHARES else [fact]
+    columns = [one for f in shown for one in (_colour_ends(f), f.low, f.high) if one is not None]
+    every = np.concatenate(columns)
+    return float(np.nanmin(every)), float(np.nanmax(every))
 
 
 def _on_bar(column: np.ndarray, ends: tuple[float, float]) -> list[int | None]:
     low, high = ends
     return _whole(1000 * np.clip((column - low) / ((high - low) or 1.0), 0.0, 1.0))
-
-
-def _middle_half(fact: Fact, ends: tuple[float, float]) -> list[int | None] | None:
-    if fact.kind != "number" or fact.diverging or not len(fact.numbers):
-        return None
-    return _on_bar(np.quantile(fact.numbers, (0.25, 0.75)), ends)
 
 
 def _whole(numbers: np.ndarray) -> list[int | None]:

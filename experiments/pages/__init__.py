@@ -82,8 +82,8 @@ def metric_tables() -> str:
     papers: dict[str, list[Metric]] = {}
     for metric in sorted(METRICS.values(), key=lambda one: one.source.partition(":")[0]):
         papers.setdefault(paper_name(metric.source.partition(":")[0]), []).append(metric)
-    told = {"plain": _plain, "bounds": _bounds, "variants": _variants}
-    return filled(HERE / "metrics.md", papers=papers, place=_place, formula_of=formula_of, **told)
+    told = {"plain": _plain, "place": _place, "formula_of": formula_of}
+    return filled(HERE / "metrics.md", papers=papers, **told)
 
 
 def formula_of(metric: Metric) -> str:
@@ -91,15 +91,6 @@ def formula_of(metric: Metric) -> str:
     text = getattr(metric.kernel, "__doc__", None) or ""
     found = re.search(r"\.\. math::\s*(.+?)(?:\n\s*\n|\Z)", text, re.S)
     return " ".join(found[1].split()) if found else ""
-
-
-def _bounds(metric: Metric) -> str:
-    return " to ".join(end if isinstance(end, str) else f"{end:.3g}" for end in metric.bounds)
-
-
-def _variants(metric: Metric) -> str:
-    other = ", ".join(f"`{name}`" for name in metric.variants if name != "paper")
-    return f" (variant {other})" if other else ""
 
 
 def _place(source: str) -> str:

@@ -79,7 +79,8 @@ def test_entries_are_fit_to_plan_with() -> None:
     ],
 )
 def test_a_faulty_entry_is_refused(old: str, new: str, said: str, tmp_path: Path) -> None:
-    entry = exercises.exercises_file().read_text(encoding="utf-8").split("\n\n")[1]
+    file = ROOT / "book" / "exercises.toml"
+    entry = file.read_text(encoding="utf-8").split("\n\n")[1]
     broken = tmp_path / "exercises.toml"
     broken.write_text(entry.replace(old, new, 1), encoding="utf-8")
     with pytest.raises(BadValue, match=said):
