@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -12,8 +11,7 @@ from typing import Any, Literal, get_args
 
 import yaml
 
-from bookkit.checking import check_keys
-from bookkit.errors import BadValue, UnknownName, did_you_mean, unknown
+from bookkit.errors import ClaimError, UnknownName, did_you_mean, unknown
 from bookkit.project import project_root
 
 Kind = Literal["value", "order", "exists", "share"]
@@ -115,9 +113,7 @@ def judge(
     if math.isnan(seen.value):
         return Judgement(claim, "not comparable", "undefined for this model and data", ours, seen)
     holds = claim.phenomenon.holds(seen.value)
-    ends = [end for end in (seen.low, seen.high) if not math.isnan(end)]
-    sure = all(claim.phenomenon.holds(end) for end in ends)
-    verdict: Verdict = "not reproduced" if not holds else "reproduced" if sure else "partly"
+    verdict: Verdict = _phenomenon_verdict(claim.phenomenon, seen)
     reason = f"{claim.phenomenon.text}: {seen.value:.3g}"
     if model in models and ours is not None and "value" in claim.value:
         near = abs(ours.value - float(claim.value["value"])) <= claim.tolerance
@@ -147,9 +143,20 @@ def ledger_row(judgement: Judgement, *, model: str) -> dict[str, Any]:
     }
 
 
-def paper_keys() -> list[str]:
-    """The papers as they appeared; what has no year, our own claims, comes last."""
-    return sorted((path.stem for path in (project_root() / "papers").glob("*.yaml")), key=by_year)
+def _phenomenon_verdict(phenomenon: Phenomenon, seen: Finding) -> Verdict:
+    if not phenomenon.holds(seen.value):
+        return "not reproduced"
+    ends = (end for end in (seen.low, seen.high) if not math.isnan(end))
+    return "reproduced" if all(phenomenon.holds(end) for end in ends) else "partly"
+
+
+def paper_keys(folder: Path | None = None) -> list[str]:
+    """The papers as they appeared; what has no year, our own claims, comes last.
+
+    folder  of claims files; that of the book if none is given
+    """
+    folder = folder or project_root() / "papers"
+    return sorted((path.stem for path in folder.glob("*.yaml")), key=by_year)
 
 
 def by_year(key: str) -> tuple[bool, str, str]:
@@ -162,46 +169,45 @@ def _year(key: str) -> str:
     return key[-4:] if key[-4:].isdigit() else ""
 
 
-def load_paper(key: str) -> Paper:
-    """The claims of a paper of the book."""
-    if key not in paper_keys():
-        raise unknown("paper", key, paper_keys())
-    return read_paper(project_root() / "papers" / f"{key}.yaml")
+def load_paper(key: str, folder: Path | None = None) -> Paper:
+    """The claims of a paper; every row is checked, nothing is ignored."""
+    return _load_paper(key, folder or project_root() / "papers")
 
 
 @cache
-def read_paper(path: Path) -> Paper:
-    """The claims in a file; every row is checked, nothing is ignored."""
-    key = path.stem
-    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+def _load_paper(key: str, folder: Path) -> Paper:
+    known = paper_keys(folder)
+    if key not in known:
+        raise unknown("paper", key, known)
+    content = yaml.safe_load((folder / f"{key}.yaml").read_text(encoding="utf-8"))
     deviations = content.get("deviations", {})
     claims = tuple(_claim(key, row, deviations) for row in content["claims"])
-    (often, n), *_ = Counter(claim.id for claim in claims).most_common(1)
-    if n > 1:
-        raise BadValue(f"{key}.yaml: claim '{often}' stands there twice.")
+    twice = {claim.id for claim in claims if sum(c.id == claim.id for c in claims) > 1}
+    if twice:
+        raise ClaimError(f"{key}.yaml: claim '{min(twice)}' stands there twice.")
     return Paper(key, tuple(content["models"]), deviations, claims)
 
 
-ROW = {
-    **{"id": "str", "where": "str", "kind": f"Literal{list(get_args(Kind))}", "paper": "dict"},
-    **{"how": "str", "measure": "str", "tolerance": "float", "phenomenon": "dict"},
-    "deviations": "list[str]",
-}
-"""The keys of a row and their types."""
+ROW = {"id", "where", "kind", "paper", "how", "measure", "tolerance", "phenomenon", "deviations"}
 
 
 def _claim(paper: str, row: Mapping[str, Any], deviations: Mapping[str, str]) -> Claim:
     name = f"{paper}.yaml, claim '{row.get('id', '?')}'"
-    check_keys(row, ROW, name, optional=["deviations"])
-    named = tuple(row.get("deviations", []))
-    if unexplained := set(named) - set(deviations):
-        raise BadValue(f"{name}: deviation '{min(unexplained)}' is not explained in the file.")
+    wrong = set(row) - ROW or ROW - {"deviations"} - set(row)
+    if wrong:
+        state = "unknown" if wrong <= set(row) else "missing"
+        raise ClaimError(f"{name}: {state} key '{min(wrong)}'. Expected {', '.join(sorted(ROW))}.")
+    if row["kind"] not in get_args(Kind):
+        raise ClaimError(f"{name}: kind '{row['kind']}'. Expected {', '.join(get_args(Kind))}.")
+    for deviation in row.get("deviations", []):
+        if deviation not in deviations:
+            raise ClaimError(f"{name}: deviation '{deviation}' is not explained in the file.")
     changed = {
         "paper": paper,
         "value": row["paper"],
         "tolerance": float(row["tolerance"]),
         "phenomenon": _phenomenon(name, row["measure"], row["phenomenon"]),
-        "deviations": named,
+        "deviations": tuple(row.get("deviations", [])),
     }
     return Claim(**{**row, **changed})
 
@@ -209,6 +215,8 @@ def _claim(paper: str, row: Mapping[str, Any], deviations: Mapping[str, str]) ->
 def _phenomenon(name: str, measure: str, given: Mapping[str, Any]) -> Phenomenon:
     bounds = [bound for bound in get_args(Bound) if bound in given]
     if "text" not in given or len(bounds) != 1 or set(given) - {"text", "measure", bounds[0]}:
-        raise BadValue(f"{name}: a phenomenon has text, at_least or at_most, and perhaps measure.")
+        raise ClaimError(
+            f"{name}: a phenomenon has text, at_least or at_most, and perhaps measure."
+        )
     threshold = float(given[bounds[0]])
     return Phenomenon(given["text"], given.get("measure", measure), bounds[0], threshold)

@@ -24,6 +24,10 @@ class MissingResult(BookError):
     """A result that is neither kept nor published."""
 
 
+class ClaimError(BookError):
+    """A row of a claims file that does not say what a row must say."""
+
+
 class NotebookError(BookError):
     """A notebook that is not there, cannot be read, or stopped in one of its cells."""
 
