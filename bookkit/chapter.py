@@ -6,6 +6,7 @@ import html
 import inspect
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -177,12 +178,8 @@ class Chapter:
 
     def deviations(self) -> Any:
         """What we do differently from the paper, by the codes that claims carry."""
-        rows = [{"code": code, "what": what} for code, what in self.paper.deviations.items()]
-        return (
-            pd.DataFrame(rows)
-            .set_index("code")
-            .style.set_properties(**{"text-align": "left", "white-space": "normal"})
-        )
+        table = pd.Series(self.paper.deviations, name="what").rename_axis("code").to_frame()
+        return table.style.set_properties(**{"text-align": "left", "white-space": "normal"})
 
     def ledger(self) -> Shown:
         """All claims of the paper with their verdicts; the executed notebook carries them along."""
@@ -193,8 +190,7 @@ class Chapter:
 
     def totals(self) -> dict[str, int]:
         """How many claims got each verdict."""
-        verdicts = [one.verdict for one in self.judged()]
-        return {verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)}
+        return dict(Counter(one.verdict for one in self.judged()))
 
     def quote(self, **values: Any) -> None:
         """Make values quotable in the text of the chapter, under their names."""

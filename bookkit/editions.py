@@ -88,12 +88,9 @@ def load_edition(edition: str | Path | Edition) -> Edition:
         return edition
     path = Path(edition)
     if path.suffix not in (".yaml", ".yml"):
-        name = str(edition)
-        if name not in edition_names():
-            raise unknown("edition", name, edition_names())
-        path = project_root() / "editions" / f"{name}.yaml"
+        path = project_root() / "editions" / f"{edition}.yaml"
     if not path.is_file():
-        raise unknown("edition file", str(path), edition_names(), " does not exist")
+        raise unknown("edition", str(edition), edition_names(), " does not exist")
     try:
         given = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:

@@ -83,14 +83,10 @@ def read_parameters(file: Path | None, pairs: Iterable[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if file is not None:
         try:
-            found = yaml.safe_load(file.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise BadValue(
-                f"'{file}' cannot be read as yaml ({type(error).__name__}); expected lines such "
-                "as `limit: 50`."
-            ) from None
-        if not isinstance(found, dict):
-            raise BadValue(f"'{file}' holds no parameters; expected lines such as `limit: 50`.")
+            found = dict(yaml.safe_load(file.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError, yaml.YAMLError) as error:
+            fault = f"cannot be read as yaml ({type(error).__name__})"
+            raise BadValue(f"'{file}' {fault}; expected lines such as `limit: 50`.") from None
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if Path(value).exists():  # the notebook runs elsewhere: a path is taken from here

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
-from bookkit.errors import ChecksumError
+from bookkit.errors import BuildError
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def _archive(script: Script, cache: Path) -> Path | None:
             return None
         found = hashlib.sha256(fetched[0].read_bytes()).hexdigest()
         if found != script.sha256:
-            raise ChecksumError(
+            raise BuildError(
                 f"{script.package} has sha256 {found[:8]}…, expected {script.sha256[:8]}…. It was "
                 "not used; build again, or without npm on the PATH."
             )
