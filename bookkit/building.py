@@ -100,9 +100,8 @@ def build_published(say: Say = print) -> Path:
         target.write_text(json.dumps(renewed or ran, ensure_ascii=False), encoding="utf-8")
         executed[chapter.page] = target
     if not executed:
-        raise UnknownName(
-            f"no chapter was published. Run `attnlib book {PUBLISHED}` and `attnlib publish` first."
-        )
+        how = f"Run `attnlib book {PUBLISHED}` and `attnlib publish` first."
+        raise UnknownName(f"no chapter was published. {how}")
     index = build_pages(edition, executed, folder, say)
     _tell(index, edition, executed, say)
     return index

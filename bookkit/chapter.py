@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from bookkit.audit import Verifier
+from bookkit.audit import SECONDS, is_cheap, verified
 from bookkit.claims import (
     CLAIMS,
     FIGURES,
@@ -72,7 +72,6 @@ class Chapter:
         self.offers = dict(offers or {})
         self.findings: dict[str, Finding] = {}
         self.results: list[Result] = []
-        self._verifier = Verifier.asked(os.environ)
 
     def run(self, experiment: Experiment, *inputs: Data, **parameters: Any) -> Found:
         """What an experiment finds on these inputs; computed once, then read back.
@@ -99,8 +98,8 @@ class Chapter:
                 _ = one.value  # now it is known for sure what is read
             key = self._key(name, experiment, inputs, given)
             result = self.store.remembered(key, compute, lambda: self._about(experiment))
-        elif self._verifier.wants(result, experiment):
-            result = self._verifier.compare(result, compute())
+        elif is_cheap(result, experiment, float(os.environ.get(SECONDS) or -1)):
+            result = verified(result, compute())
         self.results.append(result)
         self.findings |= result.found.findings
         return result.found

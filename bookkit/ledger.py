@@ -48,10 +48,8 @@ def ledger_of(executed: Iterable[Path], edition: str) -> list[dict[str, Any]]:
         for row in carried(path):
             rows.setdefault(row["paper"], []).append({**row, "edition": edition})
     if not rows:
-        raise UnknownName(
-            f"no executed chapter of the {edition} edition has claims. "
-            f"Run `attnlib book {edition}` first."
-        )
+        how = f"Run `attnlib book {edition}` first."
+        raise UnknownName(f"no executed chapter of the {edition} edition has claims. {how}")
     why = f"no chapter of the {edition} edition measures it"
     for key in set(paper_keys()) - set(rows):
         absent = [Judgement(claim, "absent", why) for claim in load_paper(key).claims]

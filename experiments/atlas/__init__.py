@@ -136,9 +136,8 @@ class Atlas:
     def place(self, head: str) -> int:
         """Where a head such as 5-4 stands among all heads, from 0."""
         if head not in self.heads:
-            raise BadValue(
-                f"head '{head}' does not exist; {self.model} has heads 1-1 to {self.heads[-1]}."
-            )
+            known = f"{self.model} has heads 1-1 to {self.heads[-1]}"
+            raise BadValue(f"head '{head}' does not exist; {known}.")
         return self.heads.index(head)
 
     def fact(self, key: str) -> Fact:
@@ -226,10 +225,9 @@ def load(path_or_model: str | Path = "e5-small") -> Atlas:
         path = PUBLISHED / f"{path_or_model}.json"
         if not path.is_file():
             known = sorted(one.stem for one in PUBLISHED.glob("*.json"))
-            raise UnknownName(
-                f"there is no atlas of '{path_or_model}'. {did_you_mean(path.stem, known)}"
-                f"Published: {', '.join(known) or 'none'}. Give the path of a .json file instead."
-            )
+            near = f"{did_you_mean(path.stem, known)}Published: {', '.join(known) or 'none'}."
+            how = "Give the path of a .json file instead."
+            raise UnknownName(f"there is no atlas of '{path_or_model}'. {near} {how}")
     try:
         text = path.read_bytes()
     except OSError as error:
