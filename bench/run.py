@@ -11,20 +11,22 @@ from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
 
+import numpy as np
 import torch
 from transformers import BertConfig
 
 from attnlib.attention.ablation import replays, run_changed
 from attnlib.attention.encode import Batch, Encoded, batches, dependency_id, model_inputs, tokenized
 from attnlib.attention.interventions import Intervention, single_heads
-from attnlib.attention.tap import tapped
+from attnlib.attention.maps import Attention
+from attnlib.attention.tap import all_maps, tapped
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Segment, TaskExample
 from attnlib.data.tasks import TASKS
 from attnlib.measuring.stream import Watch, stream
+from attnlib.metrics.divergence import AUTHORS_SMOOTHING, head_divergence
 from attnlib.metrics.registry import METRICS, Metric
 from attnlib.models import Encoder, load_encoder, random_encoder
-from bench.divergence import js_over_clark
 from experiments.shared.ablation import disabled, every_head_and_layer
 from experiments.shared.training.finetune import FineTuned, TaskHead
 
@@ -32,28 +34,23 @@ LENGTH = 128
 BATCH = 8
 TASK_BATCH = 32
 LABELS = ("nsubj", "det", "dobj", "amod", "pobj", "advmod", "prep", "punct")
+WORDS = ("the", "river", "was", "wide", ",", "and", "nobody", "crossed", "it", ".")
+
+SIEVES = [metric for metric in METRICS.values() if metric.key.startswith("bias_")]
+"""The bias scores of all roles of Pande 2021."""
+SURFACE = [
+    metric
+    for metric in METRICS.values()
+    if metric.scope == "layer" and not metric.key.startswith(("bias_", "distance_"))
+]
+"""Every metric that looks at one layer at a time, but for sieves and distance features."""
 
 
-def surface_metrics() -> list[Metric]:
-    """Every metric that looks at one layer at a time, but for sieves and distance features."""
-    found = [metric for metric in METRICS.values() if metric.scope == "layer"]
-    return [metric for metric in found if not metric.key.startswith(("bias_", "distance_"))]
-
-
-def sieve_metrics() -> list[Metric]:
-    """The bias scores of all roles of Pande 2021."""
-    return [metric for metric in METRICS.values() if metric.key.startswith("bias_")]
-
-
-def sample_batches(encoder: Encoder, n_batches: int) -> list[Batch]:
-    """Full-length batches and one with padding, of invented ids: the content costs nothing."""
+def invented_batches(encoder: Encoder, lengths: Sequence[int]) -> list[Batch]:
+    """Inputs of these lengths, of invented ids: the content costs nothing."""
     generator = torch.Generator().manual_seed(0)
-    lengths = [LENGTH] * (BATCH * (n_batches - 1)) + [LENGTH - 8 * i for i in range(BATCH)]
-    return list(
-        batches(
-            (_invented(i, n, generator) for i, n in enumerate(lengths)), encoder, batch_size=BATCH
-        )
-    )
+    made = (_invented(i, n, generator) for i, n in enumerate(lengths))
+    return list(batches(made, encoder, batch_size=BATCH))
 
 
 def _invented(index: int, length: int, generator: torch.Generator) -> Encoded:
@@ -67,11 +64,11 @@ def _invented(index: int, length: int, generator: torch.Generator) -> Encoded:
     return Encoded(index, ids, segment, word, [i // 25 for i in range(length)], heads, labels)
 
 
-def full_batches(encoder: Encoder, n_segments: int) -> list[Batch]:
-    """So many segments of full length, of invented ids."""
-    generator = torch.Generator().manual_seed(1)
-    made = (_invented(i, LENGTH, generator) for i in range(n_segments))
-    return list(batches(made, encoder, batch_size=BATCH))
+def seconds(task: Callable[[], object]) -> float:
+    """How long a task takes."""
+    started = time.perf_counter()
+    task()
+    return time.perf_counter() - started
 
 
 def best_ratio(
@@ -82,48 +79,35 @@ def best_ratio(
     The two sides take turns, so that both meet the same machine; the best of several rounds is
     what the code costs, the rest is what else the machine did.
     """
-    best: dict[tuple[int, int], float] = {}
-    for _ in range(rounds):
-        for place, pair in enumerate(zip(ours, theirs, strict=True)):
-            for side, task in enumerate(pair):
-                started = time.perf_counter()
-                task()
-                spent = time.perf_counter() - started
-                best[side, place] = min(spent, best.get((side, place), spent))
-    sums = [sum(t for (side, _), t in best.items() if side == which) for which in (0, 1)]
-    return sums[0] / sums[1]
-
-
-def stream_over_forward(encoder: Encoder, rounds: int, n_batches: int = 2) -> float:
-    """All surface metrics in one streaming pass, over a bare sdpa forward of the same batches."""
-    return metrics_over_forward(encoder, sample_batches(encoder, n_batches), rounds)
-
-
-def sieves_over_forward(encoder: Encoder, n_inputs: int, rounds: int) -> float:
-    """The scores of all sieves for so many full-length inputs with trees, over a bare forward."""
-    return metrics_over_forward(encoder, full_batches(encoder, n_inputs), rounds, sieve_metrics())
+    pairs = list(zip(ours, theirs, strict=True))
+    spent = [[[seconds(task) for task in pair] for pair in pairs] for _ in range(rounds)]
+    one, other = np.min(spent, axis=0).sum(axis=0)
+    return float(one / other)
 
 
 def metrics_over_forward(
-    encoder: Encoder, given: list[Batch], rounds: int, metrics: list[Metric] | None = None
+    encoder: Encoder, metrics: list[Metric], given: list[Batch], rounds: int
 ) -> float:
-    """Some metrics, or all surface ones, in one streaming pass, over a bare sdpa forward."""
-    watch = Watch(encoder, metrics or surface_metrics(), LENGTH)
+    """Some metrics in one streaming pass, over a bare sdpa forward of the same batches."""
+    watch = Watch(encoder, metrics, LENGTH)
     encoder.model.set_attn_implementation("sdpa")
 
     def bare(batch: Batch) -> None:
         encoder.model(**model_inputs(batch, encoder))
 
-    def streamed(batch: Batch) -> None:
-        with tapped(encoder, watch.tap):
-            watch.reduce(batch, "pair")
-
     with torch.inference_mode():
         return best_ratio(
-            [partial(streamed, batch) for batch in given],
+            [partial(streamed, encoder, watch, [batch]) for batch in given],
             [partial(bare, batch) for batch in given],
             rounds,
         )
+
+
+def streamed(encoder: Encoder, watch: Watch, given: Sequence[Batch]) -> None:
+    """Batches read in one streaming pass."""
+    with torch.inference_mode(), tapped(encoder, watch.tap):
+        for batch in given:
+            watch.reduce(batch, "pair")
 
 
 def ablation_sweep_over_naive(encoder: Encoder, n_inputs: int, rounds: int) -> float:
@@ -132,7 +116,7 @@ def ablation_sweep_over_naive(encoder: Encoder, n_inputs: int, rounds: int) -> f
     With n layers the sweep computes (n + 1) / 2n of the layers, 0.54 for 12 layers, and one plain
     pass more; at most 0.60 is wanted. The plain pass falls to the first head of every round.
     """
-    (batch,) = full_batches(encoder, n_inputs)
+    (batch,) = invented_batches(encoder, [LENGTH] * n_inputs)
     sweep = [[Intervention(frozenset({head}), "zero")] for head in single_heads(encoder)]
     ours = chain.from_iterable(replays(encoder, batch, sweep) for _ in repeat(None))
     naive = [partial(run_changed, encoder, batch, variant) for variant in sweep]
@@ -149,11 +133,12 @@ def disabling_over_naive(encoder: Encoder, n_inputs: int, rounds: int) -> float:
     model = FineTuned(
         encoder, TaskHead(encoder, 2).eval(), TASKS["rte"], {"recipe": {"max_length": LENGTH}}
     )
-    corpus = invented_pairs(n_inputs)
     variants = every_head_and_layer(model)
-    by_length = sorted(corpus.examples, key=lambda one: len(one.text) + len(one.pair))
+    texts = [" ".join((WORDS * 8)[: 5 + (7 * i) % 36]) for i in range(2 * n_inputs)]
+    pairs = sorted(zip(texts[::2], texts[1::2], strict=True), key=lambda pair: len("".join(pair)))
+    examples = [TaskExample(str(i), a, b, i % 2) for i, (a, b) in enumerate(pairs)]
     starts = range(0, n_inputs, TASK_BATCH)
-    parts = [replace(corpus, examples=tuple(by_length[at : at + TASK_BATCH])) for at in starts]
+    parts = [_corpus("task", examples[at : at + TASK_BATCH]) for at in starts]
 
     def naive(part: Corpus) -> None:
         pieces = tokenized(part.examples, encoder)
@@ -169,72 +154,87 @@ def disabling_over_naive(encoder: Encoder, n_inputs: int, rounds: int) -> float:
         )
 
 
-def invented_pairs(n: int) -> Corpus:
-    """Labelled pairs of 10 to 80 words in all, as in GLUE's tasks."""
-    words = ["the", "river", "was", "wide", ",", "and", "nobody", "crossed", "it", "."]
-    texts = [" ".join((words * 8)[: 5 + (7 * i) % 36]) for i in range(2 * n)]
-    pairs = zip(texts[::2], texts[1::2], strict=True)
-    examples = tuple(TaskExample(str(i), a, b, i % 2) for i, (a, b) in enumerate(pairs))
-    return Corpus("invented", "task", examples, {}, "bench", "")
+def _corpus(kind: str, examples: Sequence[Segment | TaskExample]) -> Corpus:
+    return Corpus("invented", kind, tuple(examples), {}, "bench", "")
 
 
 def peak_memory(n_documents: int) -> float:
     """Peak resident memory, in MiB, of a process that streams so many documents."""
     script = f"from bench.run import stream_documents; stream_documents({n_documents})"
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(__file__).parents[1],
-    )
+    command, root = [sys.executable, "-c", script], Path(__file__).parents[1]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=root)
     return float(done.stdout.split()[-1])
 
 
 def stream_documents(n_documents: int) -> None:
-    """Stream invented documents through a small network and print the peak memory."""
+    """Stream invented documents through a small network and print the peak memory, in MiB.
+
+    Loading a model needs more memory than any pass, so the peak is counted from there on.
+    """
     encoder = load_encoder("e5-small")
-    words = ["the", "river", "was", "wide", ",", "and", "nobody", "crossed", "it", "."]
-    texts = (" ".join(words[: 4 + i % 7] * 3) for i in range(n_documents))
-    corpus = Corpus(
-        name="invented",
-        kind="text",
-        examples=tuple(Segment(str(i), text) for i, text in enumerate(texts)),
-        skipped={},
-        source="bench",
-        digest="",
-    )
-    stream(encoder, replace(corpus, examples=corpus.examples[:32]), surface_metrics()).table()
-    forget_peak()
-    stream(encoder, corpus, surface_metrics()).table()
-    print(peak_since_then())
+    texts = (" ".join(WORDS[: 4 + i % 7] * 3) for i in range(n_documents))
+    corpus = _corpus("text", [Segment(str(i), text) for i, text in enumerate(texts)])
+    stream(encoder, replace(corpus, examples=corpus.examples[:32]), SURFACE).table()
+    Path("/proc/self/clear_refs").write_text("5")  # forgets the peak
+    stream(encoder, corpus, SURFACE).table()
+    print(int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1024)
 
 
-def forget_peak() -> None:
-    """Loading a model needs more memory than any pass: the peak is counted from here on."""
-    Path("/proc/self/clear_refs").write_text("5")
+def js_over_clark(encoder: Encoder, given: list[Batch], rounds: int) -> dict[str, float]:
+    """Tokens a second of the whole pass (forward, maps, all divergences) over theirs of JS alone.
+
+    Their time is the best of some rounds on the maps of one document, which they are given; ours
+    is the whole time over all documents. The error is against the same sums in double precision.
+    """
+    one = given[0].rows(slice(0, 1))
+    maps = all_maps(encoder, one).flatten(0, 1)
+    theirs = min(seconds(partial(clark_float32, maps.numpy())) for _ in range(rounds))
+    watch = Watch(encoder, [METRICS["js_divergence"]], given[0].length)
+    streamed(encoder, watch, [one])  # compiles the kernel
+    ours = seconds(partial(streamed, encoder, watch, given))
+    tokens = sum(int(batch.real.sum()) for batch in given)
+    fast = head_divergence(Attention(maps[None], one)).total
+    exact = head_divergence(Attention(maps[None].double(), one)).total
+    return {
+        "js_over_clark_float32": (tokens / ours) / (maps.shape[-1] / theirs),
+        "js_error_over_largest": float((fast - exact).abs().max() / exact.max()),
+    }
 
 
-def peak_since_then() -> float:
-    """The most memory the process held since the peak was forgotten, in MiB."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+def clark_float32(maps: np.ndarray) -> np.ndarray:
+    """Sums of JS over the tokens of one document, as the authors of Clark 2019 take them.
+
+    maps  (head, query, key) float32, smoothed by the uniform distribution before the logarithm
+    """
+    n = maps.shape[-1]
+    maps = np.float32(1 - AUTHORS_SMOOTHING) * maps + np.float32(AUTHORS_SMOOTHING / n)
+    rows = []
+    for one in maps:
+        middle = (one + maps) / 2
+        to_middle = one * np.log(one / middle) + maps * np.log(maps / middle)
+        rows.append(to_middle.sum((1, 2)) / 2)
+    return np.stack(rows)
 
 
 def all_benchmarks(quick: bool = False) -> dict[str, float]:
     """Every benchmark by its name; the name says which two things are compared."""
     e5 = load_encoder("e5-small")
     base = random_encoder(BertConfig(), e5.tokenizer, name="bert-base shape")
-    rounds = 3 if quick else 12
     few, many = (50, 500) if quick else (200, 2000)
-    n_inputs = (16, 3) if quick else (1000, 1)  # inputs, and how often they are read
+    lengths = [LENGTH] * BATCH + [LENGTH - 8 * i for i in range(BATCH)]  # the second with padding
+    n_inputs, often = (16, 3) if quick else (1000, 1)  # inputs, and how often they are read
+    found = {}
+    for name, encoder in (("bert-base-shape", base), ("e5-small", e5)):
+        some = invented_batches(encoder, lengths)
+        ratio = metrics_over_forward(encoder, SURFACE, some, 3 if quick else 12)
+        found[f"stream_over_forward.{name}"] = ratio
+        full = invented_batches(encoder, [LENGTH] * n_inputs)
+        found[f"sieves_over_forward.{name}"] = metrics_over_forward(encoder, SIEVES, full, often)
+    documents = invented_batches(e5, [LENGTH] * (32 if quick else 1000))
     return {
-        "stream_over_forward.bert-base-shape": stream_over_forward(base, rounds),
-        "stream_over_forward.e5-small": stream_over_forward(e5, rounds),
-        "sieves_over_forward.bert-base-shape": sieves_over_forward(base, *n_inputs),
-        "sieves_over_forward.e5-small": sieves_over_forward(e5, *n_inputs),
+        **found,
         "ablation_sweep_over_naive": ablation_sweep_over_naive(e5, *((2, 2) if quick else (8, 4))),
         "disabling_over_naive": disabling_over_naive(e5, *((4, 1) if quick else (400, 1))),
         f"peak_memory_{many}_over_{few}_documents": peak_memory(many) / peak_memory(few),
-        **js_over_clark(e5, full_batches(e5, 32 if quick else 1000), 1 if quick else 3),
+        **js_over_clark(e5, documents, 1 if quick else 3),
     }

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import math
-import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,7 +17,7 @@ from bookkit import ledger
 from bookkit.claims import RUNS
 from bookkit.editions import Edition, chapter_parameters, notebook_path
 from bookkit.errors import BookError
-from bookkit.notebooks import run_notebook
+from bookkit.notebooks import environment, run_notebook
 from bookkit.store import Experiment, Found, Result, Store, code_digest, declared
 
 SECONDS = "ATTNLIB_VERIFY"
@@ -32,43 +31,32 @@ class OtherNumbers(BookError):
     """An experiment whose numbers are no longer those that were kept for its version."""
 
 
-@dataclass(frozen=True)
-class Verifier:
-    """Recomputes results that cost at most so many seconds; with None, it does nothing."""
-
-    seconds: float | None = None
-
-    @classmethod
-    def asked(cls, environment: Mapping[str, str]) -> Verifier:
-        """As the environment of the process says."""
-        given = environment.get(SECONDS)
-        return cls(float(given) if given else None)
-
-    def wants(self, result: Result, experiment: Experiment) -> bool:
-        """Whether a kept result is cheap enough to compute again."""
-        if self.seconds is None or declared(experiment).trains or result.record.get("older_code"):
-            return False
-        return float(result.record["seconds"]) <= self.seconds
-
-    def compare(self, result: Result, again: Found) -> Result:
-        """The result, marked as verified; numbers that are not those that were kept are refused."""
-        wrong = difference(result.found, again)
-        if wrong:
-            raise OtherNumbers(
-                f"{result.name}: {wrong}. If the numbers were meant to change, raise the version "
-                f"of the experiment, now {result.record['version']}; else find the mistake."
-            )
-        return replace(result, record={**result.record, "verified": True})
+def is_cheap(result: Result, experiment: Experiment, seconds: float) -> bool:
+    """Whether a kept result can be computed again in so many seconds."""
+    if declared(experiment).trains or result.record.get("older_code"):
+        return False
+    return float(result.record["seconds"]) <= seconds
 
 
-def difference(kept: Found, again: Found, tolerance: float = TOLERANCE) -> str:
+def verified(result: Result, again: Found) -> Result:
+    """The result, marked as verified; numbers that are not those that were kept are refused."""
+    wrong = difference(result.found, again)
+    if wrong:
+        raise OtherNumbers(
+            f"{result.name}: {wrong}. If the numbers were meant to change, raise the version "
+            f"of the experiment, now {result.record['version']}; else find the mistake."
+        )
+    return replace(result, record={**result.record, "verified": True})
+
+
+def difference(kept: Found, again: Found) -> str:
     """The first difference between two findings in words, or an empty string."""
     if list(kept.table.columns) != list(again.table.columns):
         return f"its columns are {list(again.table.columns)}, kept were {list(kept.table.columns)}"
     if len(kept.table) != len(again.table):
         return f"it has {len(again.table)} rows, kept were {len(kept.table)}"
     for name in kept.table.columns:
-        if not _same(kept.table[name], again.table[name], tolerance):
+        if not _same(kept.table[name], again.table[name]):
             return f"its column '{name}' has other values than were kept"
     for name in sorted(set(kept.findings) | set(again.findings)):
         one, other = kept.findings.get(name), again.findings.get(name)
@@ -76,20 +64,20 @@ def difference(kept: Found, again: Found, tolerance: float = TOLERANCE) -> str:
             return f"the finding '{name}' is new, or gone"
         for part in ("value", "low", "high"):
             a, b = getattr(one, part), getattr(other, part)
-            near = math.isclose(a, b, rel_tol=tolerance, abs_tol=tolerance * 1e-2)
+            near = math.isclose(a, b, rel_tol=TOLERANCE, abs_tol=TOLERANCE * 1e-2)
             if not near and not (math.isnan(a) and math.isnan(b)):
                 return f"the {part} of the finding '{name}' is {b:.6g}, kept was {a:.6g}"
     return ""
 
 
-def _same(kept: pd.Series, again: pd.Series, tolerance: float) -> bool:
+def _same(kept: pd.Series, again: pd.Series) -> bool:
     """Whether two columns hold the same: numbers nearly, all else exactly."""
     if not (pd.api.types.is_float_dtype(kept) and pd.api.types.is_numeric_dtype(again)):
         return [str(one) for one in kept] == [str(one) for one in again]
     one, other = kept.to_numpy(float), again.to_numpy(float)
     finite = np.abs(one[np.isfinite(one)])
     scale = float(finite.max()) if len(finite) else 0.0
-    return bool(np.allclose(one, other, rtol=0, atol=tolerance * scale, equal_nan=True))
+    return bool(np.allclose(one, other, rtol=0, atol=TOLERANCE * scale, equal_nan=True))
 
 
 # --- commands -------------------------------------------------------------------------------------
@@ -102,10 +90,8 @@ def verify(
 
     Numbers that differ from the kept ones by more than `TOLERANCE` stop it with an error.
     """
-    before = os.environ.get(SECONDS)
-    os.environ[SECONDS] = str(seconds)
-    verified = 0
-    try:
+    total = 0
+    with environment(**{SECONDS: str(seconds)}):
         for chapter in edition.chapters:
             if only not in (None, chapter.page, chapter.notebook):
                 continue
@@ -116,12 +102,8 @@ def verify(
                 runs = ledger.carried(out, RUNS)
             again = sum(bool(one.get("verified")) for one in runs)
             say(f"{chapter.page}: {again} of {len(runs)} results computed again, all as kept")
-            verified += again
-    finally:
-        os.environ.pop(SECONDS)
-        if before is not None:
-            os.environ[SECONDS] = before
-    return verified
+            total += again
+    return total
 
 
 def status(root: Path, edition: Edition, store: Store) -> list[dict[str, Any]]:
@@ -144,18 +126,13 @@ def status(root: Path, edition: Edition, store: Store) -> list[dict[str, Any]]:
             if found is not None:
                 own, plain_name = name.rpartition("/")[0], name.split("/")[1]
                 version, code = declared_here.get(own) or declared_here.get(plain_name, (0, ""))
-                row["state"] = _state(found.record, version)
+                old = "older version" if found.record["version"] < version else "kept"
+                row["state"] = "older code" if found.record.get("older_code") else old
                 same = found.record.get("code") == code
                 row |= {"code": "as then" if same else "changed since"}
                 row |= {part: found.record.get(part) for part in ("commit", "started", "seconds")}
             rows.append(row)
     return rows
-
-
-def _state(record: Mapping[str, Any], version: int) -> str:
-    if record.get("older_code"):
-        return "older code"
-    return "older version" if record["version"] < version else "kept"
 
 
 def declared_versions(root: Path) -> dict[str, tuple[int, str]]:
@@ -165,14 +142,11 @@ def declared_versions(root: Path) -> dict[str, tuple[int, str]]:
     """
     found: dict[str, tuple[int, str]] = {}
     for path in sorted((root / "experiments").rglob("*.py")):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if not isinstance(node, ast.FunctionDef):
-                continue
-            for one in node.decorator_list:
-                if isinstance(one, ast.Call) and ast.unparse(one.func) == "experiment":
-                    given = {word.arg: word.value for word in one.keywords}
-                    module = ".".join(path.relative_to(root).with_suffix("").parts)
-                    version = ast.literal_eval(given.get("version", ast.Constant(1)))
-                    found[f"{path.parent.name}/{node.name}"] = (int(version), code_digest(module))
-                    found.setdefault(node.name, found[f"{path.parent.name}/{node.name}"])
+        module = ".".join(path.relative_to(root).with_suffix("").parts)
+        text = path.read_text(encoding="utf-8")
+        for given, name in re.findall(r"^@experiment\((.*?)\)\ndef (\w+)", text, re.M | re.S):
+            version = re.search(r"version=(\d+)", given)
+            declares = (int(version[1]) if version else 1, code_digest(module))
+            found[f"{path.parent.name}/{name}"] = declares
+            found.setdefault(name, declares)
     return found

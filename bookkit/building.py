@@ -1,4 +1,4 @@
-"""The book of an edition: its chapters run or reused, its sources laid out, its pages built."""
+"""The book of an edition: its chapters run or reused, its pages built, and what is published."""
 
 from __future__ import annotations
 
@@ -14,20 +14,29 @@ from typing import Any
 import yaml
 
 from bookkit import ledger
-from bookkit.editions import Chapter, Edition, chapter_parameters, load_edition, notebook_path
-from bookkit.errors import UnknownName, did_you_mean
-from bookkit.notebooks import run_notebook, versions
+from bookkit.editions import (
+    Chapter,
+    Edition,
+    book_store,
+    chapter_parameters,
+    load_edition,
+    notebook_path,
+)
+from bookkit.errors import BadValue, UnknownName, unknown
+from bookkit.notebooks import VERSIONS, run_notebook
 from bookkit.pages import pages, site
 from bookkit.pages.editing import as_variant, naming, naming_in, title_of, with_prose_of
 from bookkit.pages.site import build_site
 from bookkit.pages.vendor import vendor
-from bookkit.project import project_root
+from bookkit.project import hook, project_root
+from bookkit.store import versions, write_whole
 from bookkit.teach.handouts import hand_out, teachable
 
 Say = Callable[[str], None]
 PUBLISHED = "standard"
 """The edition whose executed chapters are kept in book/published/."""
 
+_LARGEST = 3_000_000  # bytes of a published chapter
 _KEPT_RUNS = 8  # of each notebook, so that going back to earlier parameters costs nothing
 
 
@@ -43,14 +52,14 @@ def build_book(
     only  run these chapters alone; the others are shown if an earlier run of them still holds
     html  False: stop at the executed notebooks and return their folder
     """
-    if not isinstance(edition, Edition):
-        edition = load_edition(edition)
-    root = project_root()
+    edition, root = load_edition(edition), project_root()
     folder = root / "_build" / edition.name
     wanted = chosen_pages(edition, only)
     plans = {chapter.page: chapter_parameters(edition, chapter) for chapter in edition.chapters}
     kept = {c.page: _kept(c, plans[c.page], root) for c in edition.chapters}
-    say(_forecast(edition, [c for c in edition.chapters if c.page in wanted], kept))
+    left = [c for c in edition.chapters if c.page in wanted and not is_whole(kept[c.page])]
+    minutes = f"about {sum(chapter.minutes for chapter in left):g} minutes on 2 cores"
+    say(f"{edition.title}: {len(left)} of {len(wanted)} chapters to run, {minutes} the first time")
     executed = {}
     for number, chapter in enumerate(edition.chapters, start=1):
         count = f"[{number}/{len(edition.chapters)}] {chapter.page}"
@@ -91,12 +100,48 @@ def build_published(say: Say = print) -> Path:
         target.write_text(json.dumps(renewed or ran, ensure_ascii=False), encoding="utf-8")
         executed[chapter.page] = target
     if not executed:
-        raise UnknownName(
-            f"no chapter was published. Run `attnlib book {PUBLISHED}` and `attnlib publish` first."
-        )
+        how = f"Run `attnlib book {PUBLISHED}` and `attnlib publish` first."
+        raise UnknownName(f"no chapter was published. {how}")
     index = build_pages(edition, executed, folder, say)
     _tell(index, edition, executed, say)
     return index
+
+
+def publish(edition: str | Path | Edition, *, only: str | None = None, say: Say = print) -> Path:
+    """Copy the executed chapters of an edition, and the results behind them, to book/published/.
+
+    The folder then holds exactly these: it is committed, and the published book is built from it.
+    With `only`, the other chapters stay as they were published before, or unpublished, and so do
+    results: those of a chapter that is still being computed may lie there already.
+    """
+    edition, root = load_edition(edition), project_root()
+    if edition.name != PUBLISHED:
+        raise BadValue(f"edition '{edition.name}' is not published; expected {PUBLISHED}.")
+    published = root / "book" / "published"
+    wanted = chosen_pages(edition, only)
+    data = {}
+    for page in (chapter.page for chapter in edition.chapters):
+        folder = root / "_build" / edition.name / "notebooks" if page in wanted else published
+        path = folder / f"{page}.ipynb"
+        if path.is_file():
+            data[path.name] = path.read_bytes()
+        elif page in wanted:
+            how = f"Run `attnlib book {edition.name}` first."
+            raise UnknownName(f"chapter '{page}' of {edition.name} was not run here. {how}")
+    for name, content in data.items():
+        if len(content) > _LARGEST:
+            raise BadValue(f"{name} has {len(content):,} bytes; expected 3 MB at most.")
+    for path in published.glob("*.ipynb"):
+        if path.name not in data:
+            path.unlink()
+    paths = [write_whole(published / name, content) for name, content in data.items()]
+    if further := hook("publish"):
+        further(paths, published)
+    behind = [name for path in paths for name in ledger.results_behind(path)]
+    papers = None if only is None else {c.notebook for c in edition.chapters if c.page in wanted}
+    copied = book_store().publish(behind, published / "store", papers=papers)
+    say(f"{len(paths)} chapters and {copied} results in {published.relative_to(root)}")
+    return published
 
 
 def chosen_pages(edition: Edition, only: str | Iterable[str] | None) -> set[str]:
@@ -105,21 +150,8 @@ def chosen_pages(edition: Edition, only: str | Iterable[str] | None) -> set[str]
     chosen = known if only is None else [only] if isinstance(only, str) else list(only)
     for name in chosen:
         if name not in known:
-            hint = did_you_mean(name, known)
-            raise UnknownName(f"chapter '{name}' of {edition.name}. {hint}It has: {known}.")
+            raise unknown("chapter", name, known, f" of {edition.name}")
     return {one.page for one in edition.chapters if {one.page, one.notebook} & set(chosen)}
-
-
-def _forecast(edition: Edition, wanted: list[Chapter], kept: Mapping[str, Path]) -> str:
-    """What is going to happen, and how long it will take."""
-    left = [chapter for chapter in wanted if not is_whole(kept[chapter.page])]
-    if not left:
-        return f"{edition.title}: all {len(wanted)} chapters were run before"
-    minutes = sum(chapter.minutes for chapter in left)
-    return (
-        f"{edition.title}: {len(left)} of {len(wanted)} chapters to run, about {minutes:g} minutes "
-        "on 2 cores the first time, then the pages"
-    )
 
 
 def _tell(result: Path, edition: Edition, executed: Mapping[str, Path], say: Say) -> None:
@@ -153,12 +185,8 @@ def _run(
     began = time.perf_counter()
     runs = project_root() / "_build" / edition.name / "runs"
     source = notebook_path(chapter.notebook)
-    key = kept.stem.rpartition("-")[2]
-    out = run_notebook(source, parameters, runs / f"{chapter.page}.ipynb", key=key)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    draft = kept.with_suffix(f".{os.getpid()}")
-    shutil.copy2(out, draft)
-    os.replace(draft, kept)
+    out = run_notebook(source, parameters, runs / f"{chapter.page}.ipynb")
+    write_whole(kept, out.read_bytes())
     pattern = f"{chapter.page}-{'?' * 16}.ipynb"
     earlier = sorted(kept.parent.glob(pattern), key=lambda f: f.stat().st_mtime)
     for stale in earlier[:-_KEPT_RUNS]:
@@ -171,8 +199,8 @@ def content_key(source: Path, parameters: Mapping[str, Any], root: Path) -> str:
     cells = _read(source)["cells"]
     told = [(c["cell_type"], "".join(c["source"]), c["metadata"].get("tags", [])) for c in cells]
     digest = hashlib.sha256(json.dumps([told, dict(parameters)], sort_keys=True).encode())
-    digest.update(json.dumps(versions(), sort_keys=True).encode())
-    kinds = (".py", ".toml", ".txt", ".csv", ".js", ".css")
+    digest.update(json.dumps(versions(VERSIONS), sort_keys=True).encode())
+    kinds = (".py", ".toml", ".txt", ".csv", ".js", ".css", ".html")
     packages = [Path(__file__).parents[1] / name for name in ("attnlib", "bookkit", "experiments")]
     files = [file for one in packages for file in one.rglob("*") if file.suffix in kinds]
     files += (root / "papers").glob("*.yaml")  # what the chapters are judged by
@@ -235,18 +263,18 @@ def build_pages(edition: Edition, executed: Mapping[str, Path], folder: Path, sa
         )
     files["_toc.yml"] = _contents(root, edition, executed)
     files["_config.yml"] = config(root, edition, executed, have_scripts)
-    _sync(files, source)
-    key = _folder_key(source)
-    stamp = folder / "html.key"
-    if (html / "index.html").is_file() and stamp.is_file() and stamp.read_text() == key:
+    files["built_by.py"] = Path(site.__file__)  # pages are built again if it changes
+    built = folder / "html.built"
+    if _sync(files, source):
+        built.unlink(missing_ok=True)
+    if (html / "index.html").is_file() and built.is_file():
         say("pages: nothing changed, reused")
         return html / "index.html"
     say("pages: building (a minute or two)")
     began = time.perf_counter()
-    stamp.unlink(missing_ok=True)
     complete = len(executed) == len(edition.chapters)
     index = build_site(source, folder / "work", html, strict=complete)
-    stamp.write_text(key)
+    built.touch()
     say(f"pages: done in {time.perf_counter() - began:.0f} s")
     return index
 
@@ -292,9 +320,13 @@ def _contents(root: Path, edition: Edition, executed: Mapping[str, Path]) -> str
             entry = {"file": f"notebooks/{chapter.page}", "title": f"… on {chapter.variant}"}
             variants.setdefault(f"notebooks/{chapter.notebook}", []).append(entry)
 
+    def is_here(entry: Mapping[str, Any]) -> bool:
+        file = Path(entry.get("file", ""))
+        return file.parent.name != "notebooks" or file.stem in executed
+
     def kept(entry: Any) -> Any:
         if isinstance(entry, list):
-            return [kept(item) for item in entry if _is_here(item, executed)]
+            return [kept(item) for item in filter(is_here, entry)]
         if isinstance(entry, dict):
             more = variants.get(entry.get("file", ""), [])
             return {key: kept(value) for key, value in entry.items()} | (
@@ -306,11 +338,6 @@ def _contents(root: Path, edition: Edition, executed: Mapping[str, Path]) -> str
     if "parts" in contents:
         contents["parts"] = [part for part in contents["parts"] if part.get("chapters")]
     return yaml.safe_dump(contents, sort_keys=False, allow_unicode=True)
-
-
-def _is_here(entry: Any, executed: Mapping[str, Path]) -> bool:
-    file = entry.get("file", "") if isinstance(entry, dict) else ""
-    return not file.startswith("notebooks/") or Path(file).stem in executed
 
 
 def config(root: Path, edition: Edition, executed: Mapping[str, Path], have_scripts: bool) -> str:
@@ -325,23 +352,19 @@ def config(root: Path, edition: Edition, executed: Mapping[str, Path], have_scri
     return yaml.safe_dump(found, sort_keys=False, allow_unicode=True)
 
 
-def _sync(files: Mapping[str, Path | str], folder: Path) -> None:
-    """Make a folder hold exactly these files; one that is the same already keeps its time."""
+def _sync(files: Mapping[str, Path | str], folder: Path) -> bool:
+    """Make a folder hold exactly these files; whether any of them was written or removed."""
     folder.mkdir(parents=True, exist_ok=True)
+    changed = False
     for name, content in files.items():
         data = content.encode() if isinstance(content, str) else content.read_bytes()
         target = folder / name
         if not target.is_file() or target.read_bytes() != data:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)
+            changed = True
     for path in folder.rglob("*"):
         if path.is_file() and str(path.relative_to(folder)) not in files:
             path.unlink()
-
-
-def _folder_key(folder: Path) -> str:
-    digest = hashlib.sha256(Path(site.__file__).read_bytes())
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            digest.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
+            changed = True
+    return changed

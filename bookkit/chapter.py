@@ -6,16 +6,16 @@ import html
 import inspect
 import math
 import os
-import sys
-import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from tqdm import tqdm
 
-from bookkit.audit import Verifier
+from bookkit.audit import SECONDS, is_cheap, verified
 from bookkit.claims import (
     CLAIMS,
     FIGURES,
@@ -29,7 +29,7 @@ from bookkit.claims import (
     load_paper,
 )
 from bookkit.errors import BadValue
-from bookkit.pagetables import claim_rows, claim_table
+from bookkit.pagetables import PageTable, claim_rows, claim_table
 from bookkit.project import project_root
 from bookkit.store import (
     Experiment,
@@ -41,7 +41,6 @@ from bookkit.store import (
     code_digest,
     declared,
     digest_of,
-    notebook_text,
     table_digest,
 )
 
@@ -73,7 +72,6 @@ class Chapter:
         self.offers = dict(offers or {})
         self.findings: dict[str, Finding] = {}
         self.results: list[Result] = []
-        self._verifier = Verifier.asked(os.environ)
 
     def run(self, experiment: Experiment, *inputs: Data, **parameters: Any) -> Found:
         """What an experiment finds on these inputs; computed once, then read back.
@@ -90,7 +88,7 @@ class Chapter:
         def compute() -> Found:
             values = {key: _value(one) for key, one in given.items()}
             if "progress" in asks:
-                values["progress"] = _Ticker(name)
+                values["progress"] = _ticker(name)
             return experiment(*map(_value, inputs), **values)
 
         key = self._key(name, experiment, inputs, given)
@@ -100,8 +98,8 @@ class Chapter:
                 _ = one.value  # now it is known for sure what is read
             key = self._key(name, experiment, inputs, given)
             result = self.store.remembered(key, compute, lambda: self._about(experiment))
-        elif self._verifier.wants(result, experiment):
-            result = self._verifier.compare(result, compute())
+        elif is_cheap(result, experiment, float(os.environ.get(SECONDS) or -1)):
+            result = verified(result, compute())
         self.results.append(result)
         self.findings |= result.found.findings
         return result.found
@@ -114,9 +112,8 @@ class Chapter:
         data = [_described(one) for one in (*inputs, *named.values())]
         data += [self.described(asset) for asset in says.reads]
         settings = {key: one for key, one in given.items() if key not in named}
-        text = notebook_text(experiment)
-        if text is not None:
-            settings["text"] = text
+        if experiment.__module__ == "__main__":  # it stands in a notebook: a reader may change it
+            settings["text"] = inspect.getsource(experiment)
         return Key(name, says.version, settings, tuple(data))
 
     def described(self, asset: str) -> Mapping[str, Any]:
@@ -141,14 +138,26 @@ class Chapter:
 
     def show(self, figure: Any, claim: str | Sequence[str] = ()) -> Shown:
         """A figure or table, with the verdicts on the claims it bears on beneath it."""
+        page, carried = _on_page(figure)
         names = [claim] if isinstance(claim, str) else list(claim)
-        if not names:
-            return Shown(figure)
-        return Shown(figure, self.claims(*names), claim_rows(self.judged(*names)))
+        if names:
+            page += self.claims(*names)._repr_html_()
+            carried = {**carried, CLAIMS: claim_rows(self.judged(*names))}
+        return Shown(page, carried, repr(figure))
 
-    def gallery(self, figures: Mapping[str, Any], otherwise: str = "") -> Gallery:
+    def gallery(self, figures: Mapping[str, Any], otherwise: str = "") -> Shown:
         """Several figures under their names, or a sentence where there is none."""
-        return Gallery(dict(figures), otherwise)
+        if not figures:
+            return Shown(f'<p class="attn-note">{html.escape(otherwise)}</p>', {}, otherwise)
+        page, drawn = "", []
+        for name, figure in figures.items():
+            page += f'<p class="attn-name">{html.escape(name)}</p>'
+            part, carried = _on_page(figure)
+            for one in carried.get(FIGURES, []):
+                place = [len(page) + at for at in one["svg"]]
+                drawn.append({**one, "name": name, "svg": place})
+            page += part
+        return Shown(page, {FIGURES: drawn}, repr(figures))
 
     def claims(self, *names: str) -> Any:
         """The table of some claims: the paper, ours, the verdict."""
@@ -168,24 +177,19 @@ class Chapter:
 
     def deviations(self) -> Any:
         """What we do differently from the paper, by the codes that claims carry."""
-        rows = [{"code": code, "what": what} for code, what in self.paper.deviations.items()]
-        return (
-            pd.DataFrame(rows)
-            .set_index("code")
-            .style.set_properties(**{"text-align": "left", "white-space": "normal"})
-        )
+        table = pd.Series(self.paper.deviations, name="what").rename_axis("code").to_frame()
+        return table.style.set_properties(**{"text-align": "left", "white-space": "normal"})
 
-    def ledger(self) -> Ledger:
+    def ledger(self) -> Shown:
         """All claims of the paper with their verdicts; the executed notebook carries them along."""
         judged = self.judged()
         rows = [ledger_row(one, model=self.model) for one in judged]
-        told = claim_table(judged, self.paper.deviations, own=self.paper.own)
-        return Ledger(told, rows)
+        table = claim_table(judged, self.paper.deviations, own=self.paper.own)
+        return Shown(table._repr_html_(), {LEDGER: rows}, f"{len(rows)} claims")
 
     def totals(self) -> dict[str, int]:
         """How many claims got each verdict."""
-        verdicts = [one.verdict for one in self.judged()]
-        return {verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)}
+        return dict(Counter(one.verdict for one in self.judged()))
 
     def quote(self, **values: Any) -> None:
         """Make values quotable in the text of the chapter, under their names."""
@@ -199,9 +203,36 @@ class Chapter:
         """Make the value of findings quotable: name in the text = name of the finding."""
         self.quote(**{short: self.findings[name].value for short, name in names.items()})
 
-    def compute_card(self) -> ComputeCard:
-        """What every experiment of the chapter read, and what it cost."""
-        return ComputeCard([_run_record(one) for one in self.results])
+    def compute_card(self) -> Shown:
+        """What every experiment of the chapter read, and what it cost; records go along."""
+        runs = [_run_record(one) for one in self.results]
+        return Shown(cost_table(runs)._repr_html_(), {RUNS: runs}, f"{len(runs)} experiments")
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """An output of a notebook: HTML for the page, rows for programs as metadata, plain text."""
+
+    page: str
+    carried: dict[str, Any]
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return self.page
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
+        return {"text/plain": self.text, "text/html": self.page}, self.carried
+
+
+def _on_page(thing: Any) -> tuple[str, dict[str, Any]]:
+    """The HTML of something that a notebook can show, and the data that its output carries."""
+    if not hasattr(thing, "_repr_mimebundle_"):
+        return str(thing._repr_html_()), {}
+    shown, carried = thing._repr_mimebundle_()
+    return shown["text/html"], carried
 
 
 def _run_record(one: Result) -> dict[str, Any]:
@@ -214,131 +245,35 @@ def _run_record(one: Result) -> dict[str, Any]:
     return dict(one.record) | {"facts": facts}
 
 
-@dataclass(frozen=True, eq=False)
-class Shown:
-    """A figure and the claims beneath it, as one output that carries both as data, too."""
-
-    figure: Any
-    claims: Any = None
-    rows: list[dict[str, str]] = field(default_factory=list, repr=False)
-
-    def _repr_html_(self) -> str:
-        return self._repr_mimebundle_()[0]["text/html"]
-
-    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
-        page, carried = _on_page(self.figure)
-        if self.claims is not None:
-            page, carried = page + self.claims._repr_html_(), {**carried, CLAIMS: self.rows}
-        return {"text/html": page}, carried
-
-
-@dataclass(frozen=True, eq=False)
-class Gallery:
-    """Several figures, each under its name."""
-
-    figures: dict[str, Any]
-    otherwise: str = ""
-
-    def _repr_html_(self) -> str:
-        return self._repr_mimebundle_()[0]["text/html"]
-
-    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
-        if not self.figures:
-            return {"text/html": f'<p class="attn-note">{html.escape(self.otherwise)}</p>'}, {}
-        page, drawn = "", []
-        for name, figure in self.figures.items():
-            page += f'<p class="attn-name">{html.escape(name)}</p>'
-            part, carried = _on_page(figure)
-            for one in carried.get(FIGURES, []):
-                place = [len(page) + at for at in one["svg"]]
-                drawn.append({**one, "name": name, "svg": place})
-            page += part
-        return {"text/html": page}, {FIGURES: drawn}
+def cost_table(runs: Sequence[Mapping[str, Any]]) -> PageTable:
+    """One row per experiment; the numbers of one that ran several times are summed."""
+    facts = {"texts": "inputs", "tokens": "tokens", "passes": "passes"}
+    rows = [
+        {"experiment": run["experiment"], "runs": 1}
+        | {name: run["facts"].get(fact) for name, fact in facts.items()}
+        # with the training of a model that was kept from an earlier run
+        | {"seconds": max(float(run["seconds"]), float(run["facts"].get("seconds") or 0.0))}
+        | {"peak memory": run["peak_mib"]}
+        for run in runs
+    ]
+    numbers = pd.DataFrame(rows).set_index("experiment").astype(float)
+    table = numbers.groupby(level=0, sort=False).sum(min_count=1)
+    table["peak memory"] = numbers["peak memory"].groupby(level=0).max()
+    head = "".join(f"<th>{name}</th>" for name in ("experiment", *table.columns))
+    body = "".join(_cost_row(str(name), row) for name, row in table.iterrows())
+    threads = " or ".join(map(str, sorted({run["threads"] for run in runs})))
+    used = sorted({one for run in runs for one in run["versions"].items()})
+    versions = ", ".join(f"{name} {version}" for name, version in used)
+    minutes = numbers["seconds"].sum() / 60
+    caption = f"{minutes:.0f} minutes in all, on {threads} CPU threads; {versions}."
+    return PageTable(caption, table, f"<tr>{head}</tr>", body)
 
 
-def _on_page(thing: Any) -> tuple[str, dict[str, Any]]:
-    """The HTML of something that a notebook can show, and the data that its output carries."""
-    if not hasattr(thing, "_repr_mimebundle_"):
-        return str(thing._repr_html_()), {}
-    shown, carried = thing._repr_mimebundle_()
-    return shown["text/html"], carried
-
-
-@dataclass(frozen=True, eq=False)
-class Ledger:
-    """All claims: a table for the page, rows for `attnlib ledger`."""
-
-    table: Any
-    rows: list[dict[str, Any]]
-
-    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
-        told = f"{len(self.rows)} claims"
-        return {"text/plain": told, "text/html": self.table._repr_html_()}, {LEDGER: self.rows}
-
-
-@dataclass(frozen=True, eq=False)
-class ComputeCard:
-    """What each experiment cost, from the records of the runs themselves."""
-
-    runs: list[dict[str, Any]]
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """One row per experiment; the numbers of one that ran several times are summed."""
-        groups: dict[str, list[dict[str, Any]]] = {}
-        for one in self.runs:
-            groups.setdefault(one["experiment"], []).append(one)
-        rows = [
-            {
-                "experiment": name.partition("/")[2].replace("_", " "),
-                "runs": len(runs),
-                **{part: _total(runs, part) for part in ("inputs", "tokens", "passes")},
-                "seconds": sum(map(_seconds, runs)),
-                "peak_mib": max(one["peak_mib"] for one in runs),
-            }
-            for name, runs in groups.items()
-        ]
-        return pd.DataFrame(rows)
-
-    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
-        told = f"{len(self.runs)} experiments"
-        return {"text/plain": told, "text/html": self._html()}, {RUNS: self.runs}
-
-    def _versions(self) -> str:
-        told = {(name, version) for run in self.runs for name, version in run["versions"].items()}
-        return ", ".join(f"{name} {version}" for name, version in sorted(told))
-
-    def _html(self) -> str:
-        names = ("experiment", "runs", "texts", "tokens", "passes", "seconds", "peak memory")
-        head = "".join(f"<th>{name}</th>" for name in names)
-        body = "".join(f"<tr>{_cells(row)}</tr>" for row in self.table.to_dict("records"))
-        total = sum(map(_seconds, self.runs))
-        threads = sorted({run["threads"] for run in self.runs})
-        on = " or ".join(map(str, threads))
-        caption = f"{total / 60:.0f} minutes in all, on {on} CPU threads; {self._versions()}."
-        inside = f"<caption>{html.escape(caption)}</caption><thead><tr>{head}</tr></thead>"
-        return f'<div class="attn-table"><table>{inside}<tbody>{body}</tbody></table></div>'
-
-
-def _total(runs: Iterable[Mapping[str, Any]], part: str) -> float | None:
-    """A fact summed over runs; None where no run has it."""
-    known = [run["facts"][part] for run in runs if run["facts"].get(part) is not None]
-    return sum(known) if known else None
-
-
-def _seconds(run: Mapping[str, Any]) -> float:
-    """What an experiment cost, with the training of a model that was kept from an earlier run."""
-    return max(float(run["seconds"]), float(run["facts"].get("seconds") or 0.0))
-
-
-def _cells(row: Mapping[str, Any]) -> str:
-    def shown(value: Any, unit: str = "") -> str:
-        return "" if value is None or value != value else f"{value:,.0f}{unit}"
-
-    numbers = (shown(row[name]) for name in ("runs", "inputs", "tokens", "passes", "seconds"))
-    cells = "".join(f"<td>{number}</td>" for number in numbers)
-    name = html.escape(str(row["experiment"]))
-    return f"<th>{name}</th>{cells}<td>{shown(row['peak_mib'], ' MiB')}</td>"
+def _cost_row(experiment: str, row: pd.Series) -> str:
+    shown = ["" if math.isnan(number) else f"{number:,.0f}" for number in row]
+    cells = "".join(f"<td>{number}</td>" for number in (*shown[:-1], f"{shown[-1]} MiB"))
+    name = experiment.partition("/")[2].replace("_", " ")
+    return f"<tr><th>{html.escape(name)}</th>{cells}</tr>"
 
 
 def _described(given: Any) -> Mapping[str, Any]:
@@ -358,16 +293,12 @@ def _value(given: Any) -> Any:
     return given.value if isinstance(given, Source) else given
 
 
-class _Ticker:
+def _ticker(name: str) -> Callable[[int, int], None]:
     """How far a long experiment is, on stderr, at most every other second."""
+    bar = tqdm(desc=name, mininterval=2)
 
-    def __init__(self, name: str) -> None:
-        self.name, self.last = name, 0.0
+    def tick(done: int, total: int) -> None:
+        bar.total = total
+        bar.update(done - bar.n)
 
-    def __call__(self, done: int, total: int) -> None:
-        now = time.monotonic()
-        if now - self.last > 2 or done == total:
-            self.last = now
-            print(f"\r{self.name}: {done}/{total}", end="", file=sys.stderr, flush=True)
-            if done == total:
-                print(file=sys.stderr)
+    return tick

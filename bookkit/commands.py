@@ -90,7 +90,7 @@ def publish(
     ] = None,
 ) -> None:
     """Copy the executed chapters of an edition and their results to book/published/."""
-    from bookkit.publishing import publish as copied
+    from bookkit.building import publish as copied
 
     copied(edition, only=only)
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 import yaml
 
-from bookkit.errors import BadValue, BookError, UnknownName, did_you_mean, unknown
-from bookkit.notebooks import fits, notebook_parameters, validate
+from bookkit.checking import check_keys
+from bookkit.errors import BadValue, BookError, unknown
+from bookkit.notebooks import notebook_parameters, validate
 from bookkit.project import project_root
 from bookkit.store import Store
 
@@ -44,29 +45,18 @@ class Edition:
     name: str
     title: str
     summary: str
-    models: Mapping[str, str]
-    corpora: Mapping[str, str]
-    assets: Sequence[str]
-    sizes: Mapping[str, int]
+    models: dict[str, str]
+    corpora: dict[str, str]
+    assets: list[str]
+    sizes: dict[str, int]
     seed: int
     chapters: tuple[Chapter, ...]
 
-    @property
-    def minutes(self) -> float:
-        """How long all chapters are expected to take on two cores, the first time."""
-        return sum(chapter.minutes for chapter in self.chapters)
-
 
 _TYPES = {
-    "title": "str",
-    "summary": "str",
-    "models": "dict[str, str]",
-    "corpora": "dict[str, str]",
-    "assets": "list[str]",
-    "sizes": "dict[str, int]",
-    "seed": "int",
-    "notebooks": "dict[str, dict]",
+    one.name: str(one.type) for one in fields(Edition) if one.name not in ("name", "chapters")
 }
+_TYPES |= {"notebooks": "dict[str, dict]"}
 _VARIANT_TYPES = {"parameters": "dict[str, Any]", "minutes": "float"}
 _OPTIONAL = {"variants": "dict[str, dict]", "rehearsal": "dict[str, Any]"}
 
@@ -98,22 +88,21 @@ def load_edition(edition: str | Path | Edition) -> Edition:
         return edition
     path = Path(edition)
     if path.suffix not in (".yaml", ".yml"):
-        name = str(edition)
-        if name not in edition_names():
-            raise unknown("edition", name, edition_names())
-        path = project_root() / "editions" / f"{name}.yaml"
+        path = project_root() / "editions" / f"{edition}.yaml"
     if not path.is_file():
-        raise unknown("edition file", str(path), edition_names(), " does not exist")
+        raise unknown("edition", str(edition), edition_names(), " does not exist")
     try:
         given = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
         raise BadValue(f"{path.name} is not yaml: {' '.join(str(error).split())}.") from None
-    _check(given, _TYPES, path.name)
+    check_keys(given, _TYPES, path.name)
     notebooks = given.pop("notebooks").items()
     chapters = [one for name, told in notebooks for one in _chapters(name, told, path.name)]
-    found = Edition(name=path.stem, chapters=tuple(chapters), **given)
-    _check_sizes_are_used(found)
-    return found
+    known = [name for one in chapters for name in notebook_parameters(notebook_path(one.notebook))]
+    for size in given["sizes"]:  # else it would be ignored in silence
+        if size not in known:
+            raise unknown("size", size, dict.fromkeys(known), f" in {path.name} is no parameter")
+    return Edition(name=path.stem, chapters=tuple(chapters), **given)
 
 
 def chapter_parameters(edition: Edition, chapter: Chapter) -> dict[str, Any]:
@@ -133,31 +122,15 @@ def chapter_parameters(edition: Edition, chapter: Chapter) -> dict[str, Any]:
     return validate(path, merged)
 
 
-def _check(
-    given: Any, types: Mapping[str, str], where: str, optional: Collection[str] = ()
-) -> None:
-    """Refuse keys that are unknown, of another type or, unless they are optional, missing."""
-    if not isinstance(given, dict):
-        raise BadValue(f"{where} holds {type(given).__name__}, expected keys: {', '.join(types)}.")
-    for key, value in given.items():
-        if key not in types:
-            raise unknown("key", str(key), types, f" in {where}")
-        if not fits(value, types[key]):
-            raise BadValue(f"'{key}' in {where} is {value!r}, expected {types[key]}.")
-    missing = [key for key in types if key not in given and key not in optional]
-    if missing:
-        raise BadValue(f"{where} lacks '{missing[0]}' ({types[missing[0]]}). Add it.")
-
-
 def _chapters(notebook: str, given: Mapping[str, Any], where: str) -> Iterator[Chapter]:
     """A chapter, then its variants: the same settings, but for those of their own."""
     where = f"{where}, notebooks: {notebook}"
-    _check(given, _VARIANT_TYPES | _OPTIONAL, where, optional=_OPTIONAL)
+    check_keys(given, _VARIANT_TYPES | _OPTIONAL, where, optional=_OPTIONAL)
     notebook_path(notebook)
     settings = given["parameters"]
     yield Chapter(notebook, settings, float(given["minutes"]), rehearsal=given.get("rehearsal"))
     for model, own in given.get("variants", {}).items():
-        _check(own, _VARIANT_TYPES, f"{where}, variants: {model}")
+        check_keys(own, _VARIANT_TYPES, f"{where}, variants: {model}")
         changed = {**settings, "model": model, **own["parameters"]}
         yield Chapter(notebook, changed, float(own["minutes"]), model)
 
@@ -180,15 +153,3 @@ def settings_of(edition: str, notebook: Path) -> dict[str, Any]:
         if chapter.page == notebook.stem:
             return chapter_parameters(found, chapter)
     return {}
-
-
-def _check_sizes_are_used(edition: Edition) -> None:
-    """A size that no notebook takes is a slip of the pen: it would be ignored in silence."""
-    paths = [notebook_path(chapter.notebook) for chapter in edition.chapters]
-    known = {name for path in paths for name in notebook_parameters(path)}
-    for size in edition.sizes:
-        if size not in known:
-            hint = did_you_mean(size, known)
-            raise UnknownName(
-                f"size '{size}' in {edition.name}.yaml is no parameter. {hint}".strip()
-            )

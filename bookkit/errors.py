@@ -36,10 +36,6 @@ class BuildError(BookError):
     """A book that does not build without a warning, or a page that needs another host."""
 
 
-class ChecksumError(BookError):
-    """A file whose content is not the one that was pinned."""
-
-
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`Did you mean 'pocket'? ` for the nearest known name, or an empty string."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)

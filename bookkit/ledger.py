@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +48,12 @@ def ledger_of(executed: Iterable[Path], edition: str) -> list[dict[str, Any]]:
         for row in carried(path):
             rows.setdefault(row["paper"], []).append({**row, "edition": edition})
     if not rows:
-        raise UnknownName(
-            f"no executed chapter of the {edition} edition has claims. "
-            f"Run `attnlib book {edition}` first."
-        )
-    for key in paper_keys():
-        rows.setdefault(key, [*_unjudged(key, edition)])
+        how = f"Run `attnlib book {edition}` first."
+        raise UnknownName(f"no executed chapter of the {edition} edition has claims. {how}")
+    why = f"no chapter of the {edition} edition measures it"
+    for key in set(paper_keys()) - set(rows):
+        absent = [Judgement(claim, "absent", why) for claim in load_paper(key).claims]
+        rows[key] = [{**ledger_row(one, model=""), "edition": edition} for one in absent]
     return [row for key in sorted(rows, key=by_year) for row in rows[key]]
 
 
@@ -64,20 +64,19 @@ def totals(rows: list[dict[str, Any]]) -> dict[str, int]:
 
 def carried(path: Path, name: str = LEDGER) -> list[Any]:
     """What an executed notebook carries in its outputs for programs; the claims if not told."""
+    told = (output.get("metadata", {}) for output in outputs_of(path))
+    return [row for one in told for row in one.get(name, [])]
+
+
+def outputs_of(path: Path) -> list[dict[str, Any]]:
+    """The outputs of all cells of an executed notebook."""
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    outputs = [output for cell in cells for output in cell.get("outputs", [])]
-    return [row for output in outputs for row in output.get("metadata", {}).get(name, [])]
+    return [output for cell in cells for output in cell.get("outputs", [])]
 
 
 def results_behind(path: Path) -> list[str]:
     """The names of the results that an executed notebook shows, each once."""
     return list(dict.fromkeys(run["name"] for run in carried(path, RUNS)))
-
-
-def _unjudged(key: str, edition: str) -> Iterator[dict[str, Any]]:
-    for claim in load_paper(key).claims:
-        judged = Judgement(claim, "absent", f"no chapter of the {edition} edition measures it")
-        yield {**ledger_row(judged, model=""), "edition": edition}
 
 
 def show(rows: list[dict[str, Any]], console: Console) -> None:

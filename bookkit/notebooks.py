@@ -6,33 +6,26 @@ import ast
 import contextlib
 import json
 import logging
-import math
 import os
-import platform
 import re
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Literal, Optional
+from typing import Any
 
 import yaml
 
+from bookkit.checking import fits
 from bookkit.errors import BadValue, NotebookError, unknown
+from bookkit.store import versions, write_whole
 
 VERSIONS = ("attnlib", "torch", "transformers", "numpy", "scipy", "pandas", "matplotlib")
 WIDTH = 80
 """Characters up to which the value of a parameter stays on one line."""
-_TYPES = {
-    **{"str": str, "int": int, "float": float, "bool": bool, "list": list, "dict": dict},
-    **{"tuple": list | tuple, "List": list, "Dict": dict},
-    **{"Any": Any, "Literal": Literal, "Optional": Optional},
-}
-"""All that the annotation of a parameter may name; yaml has no tuples, so a list will do."""
 _PICTURE = re.compile(r"(data:[\w.+/-]+;base64,[A-Za-z0-9+/=]+)")
 """A picture within a page: its letters may spell a path by chance."""
 
@@ -58,7 +51,12 @@ def notebook_parameters(path: str | Path) -> dict[str, Parameter]:
     found = {}
     for name, annotation, value, (_, end) in _assignments(source):
         comment = source.encode()[end:].partition(b"\n")[0].decode().partition("#")[2]
-        found[name] = _parameter(name, value, annotation, comment.strip())
+        try:
+            default = ast.literal_eval(value)
+        except ValueError:
+            default, annotation = ast.unparse(value), annotation or "Any"
+        inferred = "Any" if default is None else type(default).__name__
+        found[name] = Parameter(name, default, annotation or inferred, comment.strip())
     return found
 
 
@@ -85,14 +83,10 @@ def read_parameters(file: Path | None, pairs: Iterable[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if file is not None:
         try:
-            found = yaml.safe_load(file.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise BadValue(
-                f"'{file}' cannot be read as yaml ({type(error).__name__}); expected lines such "
-                "as `limit: 50`."
-            ) from None
-        if not isinstance(found, dict):
-            raise BadValue(f"'{file}' holds no parameters; expected lines such as `limit: 50`.")
+            found = dict(yaml.safe_load(file.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError, yaml.YAMLError) as error:
+            fault = f"cannot be read as yaml ({type(error).__name__})"
+            raise BadValue(f"'{file}' {fault}; expected lines such as `limit: 50`.") from None
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if Path(value).exists():  # the notebook runs elsewhere: a path is taken from here
@@ -106,21 +100,6 @@ def read_parameters(file: Path | None, pairs: Iterable[str]) -> dict[str, Any]:
     return found
 
 
-def fits(value: object, annotation: str) -> bool:
-    """Whether a value has the annotated type; an annotation we do not know accepts everything."""
-    from pydantic import TypeAdapter, ValidationError
-
-    try:
-        wanted = TypeAdapter(eval(annotation, {"__builtins__": {}}, _TYPES))
-    except (SyntaxError, NameError, TypeError, AttributeError):
-        return True
-    try:
-        wanted.validate_python(value, strict=True)
-    except ValidationError:
-        return False
-    return True
-
-
 def _parameters_cell(path: Path) -> str:
     """The source of the cell tagged `parameters`, empty if there is none."""
     try:
@@ -129,16 +108,6 @@ def _parameters_cell(path: Path) -> str:
         return "".join(tagged[0]["source"]) if tagged else ""
     except (ValueError, KeyError, TypeError):
         raise NotebookError(f"{_shown(path)} is not a notebook: its content is damaged.") from None
-
-
-def _parameter(name: str, value: ast.expr, wanted: str, told: str) -> Parameter:
-    """A parameter with its default as a value, and the default's type where none was written."""
-    try:
-        default: Any = ast.literal_eval(value)
-    except ValueError:
-        default, wanted = ast.unparse(value), wanted or "Any"
-    inferred = "Any" if default is None else type(default).__name__
-    return Parameter(name, default, wanted or inferred, told)
 
 
 def with_values(text: str, values: Mapping[str, Any]) -> str:
@@ -170,31 +139,25 @@ def _assignments(text: str) -> Iterator[tuple[str, str, ast.expr, tuple[int, int
         yield name, annotation, value, (start, end)
 
 
-def _written(value: Any, room: int = WIDTH) -> str:
+def _written(value: Any, room: int) -> str:
     """A value as Python source, with double quotes; a long dictionary has a line for each key."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return f'float("{value}")'
-    if value is None or isinstance(value, bool | int | float):
-        return repr(value)
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_written, value))}]"
-    if not isinstance(value, dict):
-        return json.dumps(str(value), ensure_ascii=False)
-    items = [f"{_written(name)}: {_written(one)}" for name, one in value.items()]
-    line = "{" + ", ".join(items) + "}"
-    return line if len(line) <= room else "{\n" + "".join(f"    {one},\n" for one in items) + "}"
+    from papermill.translators import PythonTranslator
+
+    line = str(PythonTranslator.translate(value))
+    if not isinstance(value, dict) or len(line) <= room:
+        return line
+    items = (f"    {_written(key, WIDTH)}: {_written(one, WIDTH)},\n" for key, one in value.items())
+    return "{\n" + "".join(items) + "}"
 
 
 # --- runs -----------------------------------------------------------------------------------------
 
 
-def run_notebook(
-    notebook: str | Path, parameters: Mapping[str, Any], out: str | Path, *, key: str = ""
-) -> Path:
+def run_notebook(notebook: str | Path, parameters: Mapping[str, Any], out: str | Path) -> Path:
     """Execute a notebook into `out`, with these parameters in the place of its defaults.
 
-    What was run (parameters, seconds, versions, and `key` if the caller caches by it) stands in
-    the metadata of the file. If a cell fails, the file is kept with the error in it.
+    What was run (parameters, seconds, versions) stands in the metadata of the file. If a cell
+    fails, the file is kept with the error in it.
     """
     import nbformat
     from nbformat.v4.rwbase import split_lines
@@ -210,14 +173,10 @@ def run_notebook(
         "notebook": source.name,
         "parameters": checked,
         "seconds": round(time.perf_counter() - began, 1),
-        "versions": versions(),
-        "key": "" if failure else key,
+        "versions": versions(VERSIONS),
     }
-    target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
     lines = split_lines(nbformat.from_dict(_cleaned(book, record)))
-    draft.write_text(json.dumps(lines, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    draft.replace(target)  # in one step: an interrupted run leaves no half file
+    write_whole(target, (json.dumps(lines, indent=1, ensure_ascii=False) + "\n").encode())
     if failure:
         raise NotebookError(f"{failure} See {_shown(target)}.")
     return target
@@ -241,7 +200,17 @@ def _execute(source: Path, parameters: Mapping[str, Any]) -> tuple[Any, str]:
     from papermill.exceptions import PapermillExecutionError
 
     failure = ""
-    with tempfile.TemporaryDirectory(prefix="attnlib-run-") as folder, _environment(folder):
+    logging.getLogger("papermill").setLevel(logging.CRITICAL)  # what matters it raises
+    packages = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    with (
+        tempfile.TemporaryDirectory(prefix="attnlib-run-") as folder,
+        environment(
+            PYTHONPATH=os.pathsep.join(filter(None, packages)),  # of this checkout first
+            JUPYTER_RUNTIME_DIR=str(Path(folder) / "runtime"),
+            IPYTHONDIR=str(Path(folder) / "ipython"),
+            PYDEVD_DISABLE_FILE_VALIDATION="1",
+        ),
+    ):
         written = Path(folder) / "executed.ipynb"
         kernel = AsyncKernelManager(
             kernel_spec_manager=KernelSpecManager(kernel_dirs=[]),
@@ -277,23 +246,13 @@ def _execute(source: Path, parameters: Mapping[str, Any]) -> tuple[Any, str]:
 
 
 @contextlib.contextmanager
-def _environment(folder: str) -> Iterator[None]:
-    """A kernel finds the packages of this checkout first, and papermill logs nothing."""
-    packages = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    changes = {
-        "PYTHONPATH": os.pathsep.join(filter(None, packages)),
-        "JUPYTER_RUNTIME_DIR": str(Path(folder) / "runtime"),
-        "IPYTHONDIR": str(Path(folder) / "ipython"),
-        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
-    }
-    before, logger = dict(os.environ), logging.getLogger("papermill")
-    level = logger.level
+def environment(**changes: str) -> Iterator[None]:
+    """Environment variables that are changed for a while."""
+    before = dict(os.environ)
     os.environ.update(changes)
-    logger.setLevel(logging.CRITICAL)  # what matters it raises
     try:
         yield
     finally:
-        logger.setLevel(level)
         os.environ.clear()
         os.environ.update(before)
 
@@ -310,15 +269,6 @@ def _shown(path: Path) -> str:
     with contextlib.suppress(ValueError):
         return str(path.resolve().relative_to(Path.cwd()))
     return str(path)
-
-
-def versions() -> dict[str, str]:
-    """The versions a result may depend on."""
-    found = {"python": platform.python_version()}
-    for name in VERSIONS:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
 
 
 def _cleaned(book: Any, record: Mapping[str, Any]) -> Any:

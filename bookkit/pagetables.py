@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import html
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from bookkit.claims import Finding, Judgement
 from bookkit.errors import BadValue
+from bookkit.templates import filled
 
+HERE = Path(__file__).parent
 OURS, FAINT = "#7a6fc4", "#8b9199"
 """Colours of the small pictures: our numbers, and lines that only guide the eye."""
 
@@ -30,15 +35,17 @@ class PageTable:
     def _repr_html_(self) -> str:
         caption = f"<caption>{html.escape(self.caption)}</caption>"
         inside = f"{caption}<thead>{self.head}</thead><tbody>{self.body}</tbody>"
-        return f'<div class="attn-table {self.kind}"><table>{inside}</table>{self.after}</div>'
+        kind = f"attn-table {self.kind}".rstrip()
+        return f'<div class="{kind}"><table>{inside}</table>{self.after}</div>'
 
 
-def variant_effects(table: pd.DataFrame, *, caption: str | None = None) -> PageTable:
+def variant_effects(table: pd.DataFrame) -> PageTable:
     """What reading the paper and running the authors' code do to each number, both on our data.
 
     table  what, unit, paper_way, authors_way
     """
-    for name in ("what", "unit", "paper_way", "authors_way"):
+    columns = ["what", "unit", "paper_way", "authors_way"]
+    for name in columns:
         if name not in table:
             have = ", ".join(map(str, table.columns))
             raise BadValue(f"the table has no column {name}; it has {have}.")
@@ -46,10 +53,25 @@ def variant_effects(table: pd.DataFrame, *, caption: str | None = None) -> PageT
         raise BadValue("the table has no row; there is nothing to draw.")
     names = ("quantity", "● the paper's text", "◆ the authors' code", "", "change")
     head = "".join(f"<th>{name}</th>" for name in names)
-    body = "".join(_variant_row(row) for _, row in table.iterrows())
-    text = caption or "Each quantity measured twice on the same data; the bar starts at 0."
-    rows = table.reset_index(drop=True)
-    return PageTable(text, rows, f"<tr>{head}</tr>", body, "attn-variants")
+    rows = [_variant_cells(*row) for row in table[columns].itertuples(index=False)]
+    body = filled(HERE / "variants.html", rows=rows, ours=OURS, faint=FAINT)
+    text = "Each quantity measured twice on the same data; the bar starts at 0."
+    return PageTable(text, table.reset_index(drop=True), f"<tr>{head}</tr>", body, "attn-variants")
+
+
+def _variant_cells(what: str, unit: str, one: float, two: float) -> tuple[Any, ...]:
+    """Both numbers, the change, and where both are on a line from 0, if they can be drawn there."""
+    numbers = ["–" if math.isnan(value) else f"{value:.4g}" for value in (one, two)]
+    change = f"{two - one:+.3g}" if two != one else "none"
+    if one and two != one:
+        percent = 100 * (two - one) / abs(one)
+        change += f" ({percent:+{'.0f' if abs(percent) >= 10 else '.2g'}}%)"
+    if math.isnan(one + two):
+        change = "–"
+    shown = [text.replace("-", "−") for text in (*numbers, change)]
+    can_be_drawn = min(one, two) >= 0 and max(one, two) > 0 and not math.isnan(one + two)
+    ends = [6 + 108 * value / max(one, two) for value in (one, two)] if can_be_drawn else []
+    return str(what), str(unit), *shown, ends
 
 
 CLAIM_COLUMNS = ("claim", "paper", "ours", "95% interval", "phenomenon", "verdict", "deviations")
@@ -66,11 +88,7 @@ BADGES = {
 
 
 def claim_table(
-    judgements: Sequence[Judgement],
-    deviations: Mapping[str, str],
-    *,
-    own: bool = False,
-    caption: str | None = None,
+    judgements: Sequence[Judgement], deviations: Mapping[str, str], *, own: bool = False
 ) -> PageTable:
     """Claim, the paper, ours, the verdict; below, each deviation that a row names, once.
 
@@ -79,21 +97,22 @@ def claim_table(
     rows = pd.DataFrame([_claim_cells(one) for one in judgements], columns=list(CLAIM_COLUMNS))
     words = OWN_WORDS if own else {}
     head = "".join(f"<th>{words.get(name, name)}</th>" for name in CLAIM_COLUMNS)
-    body = "".join(
-        _claim_row(one, cells) for one, (_, cells) in zip(judgements, rows.iterrows(), strict=True)
-    )
+    told = zip(judgements, rows.to_dict("records"), strict=True)
+    cells = [(one, *_paper_says(one), row) for one, row in told]
+    body = filled(HERE / "claims.html", rows=cells, badge=badge)
     named = {key for one in judgements for key in one.claim.deviations}
     notes = "".join(
         f"<dt>{html.escape(key)}</dt><dd>{html.escape(text)}</dd>"
         for key, text in deviations.items()
         if key in named
     )
-    counts = [(name, sum(one.verdict == name for one in judgements)) for name in BADGES]
-    told = ", ".join(f"{count} {name}" for name, count in counts if count) or "no claim"
+    counts: Counter[str] = Counter(one.verdict for one in judgements)
+    verdicts = ", ".join(f"{counts[name]} {name}" for name in BADGES if counts[name])
     after = f"<dl>{notes}</dl>" if notes else ""
     beside = "What we found beside what we said" if own else "Ours beside the paper"
-    text = caption or f"{beside}: {told}."
-    return PageTable(text, rows, f"<tr>{head}</tr>", body, "attn-claims", after)
+    return PageTable(
+        f"{beside}: {verdicts or 'no claim'}.", rows, f"<tr>{head}</tr>", body, "attn-claims", after
+    )
 
 
 def claim_rows(judgements: Sequence[Judgement]) -> list[dict[str, str]]:
@@ -128,11 +147,6 @@ def interval_text(low: float | None, high: float | None) -> str:
     return "–" if "–" in ends else " to ".join(ends)
 
 
-def claim_cells(texts: Mapping[str, str]) -> str:
-    """The cells of a claim; names of columns go along, for screens too narrow for a table."""
-    return "".join(f'<td data-name="{name}">{texts[name]}</td>' for name in CLAIM_COLUMNS[1:])
-
-
 def badge(verdict: str, reason: str) -> str:
     """A verdict with its sign; the reason shows when somebody points at it."""
     kind, sign = BADGES[verdict]
@@ -146,48 +160,15 @@ def paper_name(key: str) -> str:
     return f"{key[:-4].capitalize()} {key[-4:]}" if key[-4:].isdigit() else key.capitalize()
 
 
-def _variant_row(row: pd.Series) -> str:
-    one, two = float(row["paper_way"]), float(row["authors_way"])
-    unit = html.escape(str(row["unit"]))
-    what = f'{html.escape(str(row["what"]))} <span class="quiet">{unit}</span>'
-    numbers = "".join(
-        f"<td>{'–' if math.isnan(value) else f'{value:.4g}'.replace('-', '−')}</td>"
-        for value in (one, two)
-    )
-    cells = f"{numbers}<td>{_dumbbell(one, two)}</td><td>{_change(one, two)}</td>"
-    return f"<tr><th>{what}</th>{cells}</tr>"
-
-
-def _change(one: float, two: float) -> str:
-    change = two - one
-    if math.isnan(change):
-        return "–"
-    if not change:
-        return "none"
-    percent = 100 * change / abs(one) if one else 0.0
-    part = f" ({percent:+{'.0f' if abs(percent) >= 10 else '.2g'}}%)" if one else ""
-    return f"{change:+.3g}{part}".replace("-", "−")
-
-
-def _dumbbell(one: float, two: float) -> str:
-    """Both values on a line that starts at 0; nothing where a value is missing or negative."""
-    if math.isnan(one + two) or min(one, two) < 0 or max(one, two) == 0:
-        return ""
-    a, b = (6 + 108 * value / max(one, two) for value in (one, two))
-    link = f'<path d="M{a:.1f} 7H{b:.1f}" stroke="{OURS}" stroke-width="2.5" opacity=".5"/>'
-    dots = f'<circle cx="{a:.1f}" cy="7" r="4" fill="{OURS}"/>'
-    dots += f'<path d="M{b - 4.8:.1f} 7l4.8-4.8 4.8 4.8-4.8 4.8z" fill="{OURS}"/>'
-    axis = f'<path d="M6 7H120" stroke="{FAINT}" opacity=".5"/>'
-    return f'<svg class="pair" viewBox="0 0 124 14" aria-hidden="true">{axis}{link}{dots}</svg>'
-
-
 def _claim_cells(one: Judgement) -> tuple[str, ...]:
     claim, (value, said) = one.claim, _paper_says(one)
     ours = one.ours or Finding(math.nan)
     percent = "%" if value.endswith("%") and not math.isnan(ours.value) else ""
     seen = ""
     if one.phenomenon is not None and claim.phenomenon.measure != claim.measure:
-        seen = f" (here {_finding(one.phenomenon)})"
+        interval = interval_text(one.phenomenon.low, one.phenomenon.high)
+        within = f", {interval}" if interval != "–" else ""
+        seen = f" (here {number_text(one.phenomenon.value)}{within})"
     return (
         claim.where,
         f"{value}{': ' if value and said else ''}{said}",
@@ -206,19 +187,3 @@ def _paper_says(one: Judgement) -> tuple[str, str]:
     sign = {"percent": "%", "": ""}.get(unit, f" {unit}")
     number = f"{float(told['value']):g}{sign}".replace("-", "−") if "value" in told else ""
     return number, str(told.get("claim", ""))
-
-
-def _finding(found: Finding) -> str:
-    interval = interval_text(found.low, found.high)
-    return number_text(found.value) + (f", {interval}" if interval != "–" else "")
-
-
-def _claim_row(one: Judgement, cells: pd.Series) -> str:
-    texts = {name: html.escape(str(cell)) for name, cell in cells.items()}
-    texts["verdict"] = badge(one.verdict, one.reason)
-    name = html.escape(one.claim.id).replace(".", ".<wbr>").replace("_", "_<wbr>")
-    texts["claim"] += f' <span class="quiet">{name}</span>'
-    value, said = map(html.escape, _paper_says(one))
-    if value and said:
-        texts["paper"] = f'{value} <span class="quiet">{said}</span>'
-    return f'<tr><th data-name="claim">{texts["claim"]}</th>{claim_cells(texts)}</tr>'

@@ -56,8 +56,6 @@ def hook(name: str) -> Callable[..., Any] | None:
     try:
         found: Callable[..., Any] = pkgutil.resolve_name(named[name])
     except (ValueError, AttributeError, ModuleNotFoundError) as error:
-        raise BadValue(
-            f"'{named[name]}' in _config.yml, bookkit: {name}, cannot be found ({error}); "
-            "expected module:function."
-        ) from error
+        where = f"'{named[name]}' in _config.yml, bookkit: {name}"
+        raise BadValue(f"{where}, cannot be found ({error}); expected module:function.") from error
     return found

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import inspect
 import json
 import math
 import os
@@ -197,43 +196,29 @@ class Store:
         found = (_read(folder / f"{name}.json") for folder in self.folders)
         return next((one for one in found if one is not None), None)
 
-    def keep(self, key: Key, found: Found, about: Mapping[str, Any]) -> Result:
-        """Write a result, and give back what a later run will read."""
+    def remembered(
+        self, key: Key, compute: Callable[[], Found], about: Callable[[], Mapping[str, Any]] = dict
+    ) -> Result:
+        """The result of this key: read if it is known, computed and kept otherwise.
+
+        about  what else the record says, such as the digest of the code
+        """
+        if known := self.find(key.name):
+            return known
+        started, clock = datetime.now(UTC), time.perf_counter()
+        found = compute()
+        torch = sys.modules.get("torch")  # its threads count where it is loaded
         record = {
             **{"name": key.name, "experiment": key.experiment, "version": key.version},
-            **{"parameters": plain(key.parameters), "data": [plain(one) for one in key.data]},
-            **about,
-            **{"versions": versions(), "table": _table_digest(found.table)},
+            **{"parameters": plain(key.parameters), "data": plain(key.data)},
+            **{"started": started.isoformat(timespec="seconds"), "commit": commit()},
+            **{"seconds": round(time.perf_counter() - clock, 1), "peak_mib": peak_mib()},
+            **{"threads": torch.get_num_threads() if torch else os.cpu_count() or 1, **about()},
+            **{"versions": versions(), "table": table_digest(found.table)},
         }
         path = self.folders[0] / f"{key.name}.json"
         _write(path, found, record)
         return _read(path) or Result(found, record, path)
-
-    def remembered(
-        self,
-        key: Key,
-        compute: Callable[[], Found],
-        about: Callable[[], Mapping[str, Any]] = dict,
-    ) -> Result:
-        """The result of this key: read if it is known, computed and kept otherwise."""
-        return self.find(key.name) or self.computed(key, compute, about)
-
-    def computed(
-        self,
-        key: Key,
-        compute: Callable[[], Found],
-        about: Callable[[], Mapping[str, Any]] = dict,
-    ) -> Result:
-        """The result of this key, computed now.
-
-        about  what else the record says, such as the digest of the code
-        """
-        started, clock = datetime.now(UTC), time.perf_counter()
-        found = compute()
-        seconds = round(time.perf_counter() - clock, 1)
-        cost = {"seconds": seconds, "peak_mib": peak_mib(), "threads": _threads()}
-        began = {"started": started.isoformat(timespec="seconds"), "commit": commit()}
-        return self.keep(key, found, {**began, **cost, **about()})
 
     def publish(self, names: Iterable[str], folder: Path, *, papers: Iterable[str] | None) -> int:
         """Copy results, and what is known of their data, to a folder that is committed; others go.
@@ -251,16 +236,12 @@ class Store:
             name = str(stale.relative_to(folder))
             if name not in wanted and (papers is None or name.partition("/")[0] in papers):
                 stale.unlink()
-        self._publish_descriptions(folder)
-        return len(wanted) // 2
-
-    def _publish_descriptions(self, folder: Path) -> None:
-        """Copy what is known of the data behind the results of a folder."""
         records = (json.loads(path.read_text("utf-8")) for path in folder.glob("*/*/*.json"))
         read = {one["digest"] for record in records for one in record.get("data", ())}
         for at in (self.folders[0] / "described").glob("*.json"):
             if json.loads(at.read_text("utf-8"))["description"]["digest"] in read:
                 write_whole(folder / "described" / at.name, at.read_bytes())
+        return len(wanted) // 2
 
     # --- what is known of data --------------------------------------------------------------------
 
@@ -295,12 +276,10 @@ def digest_of(value: Any) -> str:
 
 def table_digest(table: pd.DataFrame) -> str:
     """A digest of the values of a table."""
+    if not len(table.columns):
+        return "empty"
     rows = pd.util.hash_pandas_object(table, index=False).to_numpy().tobytes()
     return hashlib.sha256(rows + repr(list(table.columns)).encode()).hexdigest()[:16]
-
-
-def _table_digest(table: pd.DataFrame) -> str:
-    return table_digest(table) if len(table.columns) else "empty"
 
 
 def code_digest(home: str) -> str:
@@ -348,18 +327,13 @@ def _code(module: str) -> str | None:
     return ast.unparse(tree)
 
 
-def notebook_text(function: Experiment) -> str | None:
-    """The text of an experiment that stands in a notebook, where a reader may change it."""
-    return inspect.getsource(function) if function.__module__ == "__main__" else None
-
-
 # --- the record of a run --------------------------------------------------------------------------
 
 
-def versions() -> dict[str, str]:
-    """The versions a number may depend on in its last digits."""
+def versions(packages: Iterable[str] = VERSIONS) -> dict[str, str]:
+    """The versions of Python and of those packages that are installed."""
     found = {"python": platform.python_version()}
-    for name in VERSIONS:
+    for name in packages:
         with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found
@@ -384,12 +358,6 @@ def peak_mib() -> int:
     """The most memory this process has held so far."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(peak / (2**20 if sys.platform == "darwin" else 2**10))
-
-
-def _threads() -> int:
-    """Threads that a kernel may use: those of torch where it is loaded."""
-    torch = sys.modules.get("torch")
-    return int(torch.get_num_threads()) if torch else os.cpu_count() or 1
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -440,7 +408,7 @@ def _read(path: Path) -> Result | None:
             for name, one in told.pop("findings").items()
         }
         facts = told.pop("facts")
-        whole = told["table"] == _table_digest(table)
+        whole = told["table"] == table_digest(table)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return Result(Found(table, numbers, facts), told, path) if whole else None

@@ -103,14 +103,14 @@ def atlas(
     """Write the atlas of a model: a card for every head, searchable, in one page."""
     from attnlib.files import check_out
     from experiments.atlas.making import known_atlas, made_atlas
-    from experiments.atlas.page import AtlasView
+    from experiments.atlas.page import save_page
 
     if out.suffix != ".json":
         check_out(out)
     found = known_atlas(model, edition) or made_atlas(
         model, edition=edition or "pocket", say=messages.print
     )
-    written = found.save(out) if out.suffix == ".json" else AtlasView(found).save(out)
+    written = found.save(out) if out.suffix == ".json" else save_page(found, out)
     console.print(f"{written} ({written.stat().st_size / 1e6:.1f} MB)")
 
 

@@ -18,6 +18,7 @@ from bookkit.ledger import carried, ledger_of, totals
 from bookkit.pages.ledgerpage import ledger_table, raw, verdict_bars
 from bookkit.project import hook
 from bookkit.teach.handouts import exercise_counts, exercise_tables, handout_links
+from bookkit.templates import filled
 
 _JUDGED = ("reproduced", "partly", "not_reproduced")
 
@@ -68,26 +69,21 @@ def _claims(edition: Edition, own: Mapping[str, Path]) -> list[dict[str, Any]]:
 
 def build_tables(edition: Edition, executed: Mapping[str, Path]) -> str:
     """How long each chapter of this build ran, with which parameters and versions."""
-    chapters = ["| chapter | model | ran for | slowest cell |", "|---|---|--:|--:|"]
-    parameters = ["## Parameters", ""]
+    chapters = []
     versions: dict[str, set[str]] = {}
-    for chapter in edition.chapters:
-        if chapter.page not in executed:
-            continue
-        book = json.loads(executed[chapter.page].read_text(encoding="utf-8"))
+    for page in (one.page for one in edition.chapters if one.page in executed):
+        book = json.loads(executed[page].read_text(encoding="utf-8"))
         record = book["metadata"].get("attnlib", {})
         given = record.get("parameters", {})
+        one = {"page": page, "model": Path(str(given.get("model", ""))).name}
+        one |= {"seconds": _duration(record.get("seconds", 0.0))}
         slowest = max((c["metadata"].get("seconds", 0.0) for c in book["cells"]), default=0.0)
-        model = Path(str(given.get("model", ""))).name
-        times = f"{_duration(record.get('seconds', 0.0))} | {_duration(slowest)}"
-        chapters.append(f"| [](../notebooks/{chapter.page}) | {model} | {times} |")
-        text = yaml.safe_dump(given, sort_keys=False, allow_unicode=True, width=88).rstrip()
-        parameters.append(f":::{{dropdown}} `{chapter.page}`\n```yaml\n{text}\n```\n:::\n")
+        one |= {"slowest": _duration(slowest)}
+        text = yaml.safe_dump(given, sort_keys=False, allow_unicode=True, width=88)
+        chapters.append(one | {"parameters": text.rstrip()})
         for name, version in record.get("versions", {}).items():
             versions.setdefault(name, set()).add(version)
-    rows = [f"| {name} | {', '.join(sorted(found))} |" for name, found in versions.items()]
-    packages = ["## Versions", "", "| package | version |", "|---|---|", *rows, ""]
-    return "\n".join([*chapters, "", *parameters, "", *packages])
+    return filled(Path(__file__).with_name("build.md"), chapters=chapters, versions=versions)
 
 
 def _duration(seconds: float) -> str:

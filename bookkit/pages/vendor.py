@@ -7,12 +7,13 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
-from bookkit.errors import ChecksumError
+from bookkit.errors import BuildError
 
 
 @dataclass(frozen=True)
@@ -26,28 +27,9 @@ class Script:
     into: str
 
 
-SCRIPTS = (
-    Script(
-        package="mathjax@3.2.2",
-        sha256="1b9c0a1c44df864e915690558e72adb9cc5203360daefd385084ced3b6c64c09",
-        prefix="package/es5/",
-        keep=("tex-mml-chtml.js", "output/chtml/fonts/woff-v2/*", "input/tex/extensions/*"),
-        into="mathjax",
-    ),
-    Script(
-        package="requirejs@2.3.8",
-        sha256="777158e89275e16bd51aec3ef714fbcb5dc45789e7078659933bc814916d7dec",
-        prefix="package/",
-        keep=("require.js",),
-        into="",
-    ),
-    Script(
-        package="@jupyter-widgets/html-manager@1.0.15",
-        sha256="2b9d65cb7913e1c7d671757a10008b32c9c2448d4429513371e55c07d6107638",
-        prefix="package/dist/",
-        keep=("embed-amd.js", "*.woff", "*.woff2"),
-        into="widgets",
-    ),
+SCRIPTS = tuple(
+    Script(**one)
+    for one in tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))["script"]
 )
 
 
@@ -55,7 +37,7 @@ def vendor(into: Path, cache: Path, scripts: Sequence[Script] = SCRIPTS) -> bool
     """Put scripts under `into`; False, and nothing is put, if one of them cannot be had here."""
     cache.mkdir(parents=True, exist_ok=True)
     archives = [_archive(script, cache) for script in scripts]
-    found = [archive for archive in archives if archive is not None]
+    found = [archive for archive in archives if archive]
     if len(found) < len(scripts):
         return False
     for script, archive in zip(scripts, found, strict=True):
@@ -80,7 +62,7 @@ def _archive(script: Script, cache: Path) -> Path | None:
             return None
         found = hashlib.sha256(fetched[0].read_bytes()).hexdigest()
         if found != script.sha256:
-            raise ChecksumError(
+            raise BuildError(
                 f"{script.package} has sha256 {found[:8]}…, expected {script.sha256[:8]}…. It was "
                 "not used; build again, or without npm on the PATH."
             )
@@ -93,10 +75,8 @@ def _unpack(script: Script, archive: Path, into: Path) -> None:
     with tarfile.open(archive) as opened:
         for member in opened:
             name = member.name.removeprefix(script.prefix)
-            if name == member.name or not member.isfile():
-                continue
-            if any(fnmatch(name, k) for k in script.keep):
-                data = opened.extractfile(member)
-                target = into / name
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(data.read() if data else b"")
+            wanted = member.name != name and any(fnmatch(name, one) for one in script.keep)
+            data = opened.extractfile(member) if wanted else None
+            if data:
+                (into / name).parent.mkdir(parents=True, exist_ok=True)
+                (into / name).write_bytes(data.read())

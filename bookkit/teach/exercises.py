@@ -8,31 +8,25 @@ all numbers; a student who opens the file by chance should just not see it.
 from __future__ import annotations
 
 import hashlib
-import html
 import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cache
 from itertools import product
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from bookkit.errors import BadValue, BookError, UnknownName, did_you_mean
+from bookkit.checking import check_keys
+from bookkit.errors import BadValue, UnknownName, did_you_mean
 from bookkit.project import project_root
+from bookkit.templates import filled
 
 LEVELS = {1: "warm-up", 2: "core", 3: "project"}
-NEEDS = ("paper and pencil", "pocket", "standard")
-SINGLE = ("number", "word")
-KINDS = (*SINGLE, "set", "list")
 MARKS = {"right": "✓", "wrong": "✗", "open": "…"}
-
-
-class ExerciseError(BookError):
-    """An entry of the catalogue that does not say what it must say."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +40,7 @@ class Part:
 
     name: str
     asks: str
-    kind: str
+    kind: Literal["number", "word", "set", "list"]
     sealed: str
     hint: str
     wrong: tuple[tuple[str, str], ...] = ()
@@ -62,9 +56,9 @@ class Exercise:
     number: int  # its place in the chapter, from 1
     chapter: str
     title: str
-    level: int
+    level: Literal[1, 2, 3]
     minutes: int
-    needs: str
+    needs: Literal["paper and pencil", "pocket", "standard"]
     parts: tuple[Part, ...]
 
     @property
@@ -73,14 +67,9 @@ class Exercise:
         return f"{prefix(self.chapter)}-{self.number}"
 
 
-def exercises_file() -> Path:
-    """The file of the book that lists its exercises."""
-    return project_root() / "book" / "exercises.toml"
-
-
 def catalogue() -> Mapping[str, Exercise]:
     """Every exercise by its label, in the order of the chapters; empty for a book without any."""
-    file = exercises_file()
+    file = project_root() / "book" / "exercises.toml"
     return read_exercises(file) if file.is_file() else {}
 
 
@@ -175,16 +164,8 @@ class Feedback:
         return f"{name}: {n_right} of {len(self.exercise.parts)} right so far."
 
     def _repr_html_(self) -> str:
-        colour = "#1b7a45" if self.ok else "#b06000"
-        rows = "".join(
-            f"<li><b>{MARKS[r.state]} {html.escape(r.part)}</b> {html.escape(r.hint)}</li>"
-            for r in self.remarks
-        )
-        body = f'<ul style="list-style:none;margin:.3em 0 0;padding:0">{rows}</ul>'
-        if not self.remarks:
-            body = f'<p style="margin:.3em 0 0">{html.escape(self.hint)}</p>'
-        box = f"border-left:4px solid {colour};padding:.4em .9em;margin:.4em 0;line-height:1.5"
-        return f'<div style="{box}"><b>{html.escape(self._headline())}</b>{body}</div>'
+        page = Path(__file__).with_name("feedback.html")
+        return filled(page, headline=self._headline(), marks=MARKS, **vars(self))
 
 
 def _by_part(found: Exercise, answer: Any) -> dict[str, Any]:
@@ -197,7 +178,7 @@ def _by_part(found: Exercise, answer: Any) -> dict[str, Any]:
                 known = ", ".join(names)
                 raise BadValue(f"There is no part '{name}'. {near}The parts are: {known}.")
         return dict(answer)
-    several = len(names) > 1 and all(part.kind in SINGLE for part in found.parts)
+    several = len(names) > 1 and all(part.kind in ("number", "word") for part in found.parts)
     if not several or not isinstance(answer, list | tuple):
         return {names[0]: answer}
     if len(answer) != len(names):
@@ -331,24 +312,24 @@ def cell(value: float, tolerance: float) -> int:
 
 # --- entries of the file --------------------------------------------------------------------------
 
+PART = {one.name: str(one.type) for one in fields(Part)}
+ENTRY = {one.name: str(one.type) for one in fields(Exercise) if one.name not in ("label", "number")}
+"""What an entry of the file must say, and of which type."""
+
 
 def _exercise(label: str, number: int, entry: Mapping[str, Any]) -> Exercise:
     """One entry of the file; what is missing or unknown is said at once."""
-    for key, known in (("level", LEVELS), ("needs", NEEDS)):
-        if entry.get(key) not in known:
-            expected = ", ".join(map(str, known))
-            raise ExerciseError(f"{label}: {key} is {entry.get(key)!r}; expected {expected}.")
-    parts = tuple(_part(label, one) for one in entry["part"])
+    given = {("parts" if key == "part" else key): value for key, value in entry.items()}
+    check_keys(given, ENTRY, label)
+    parts = tuple(_part(label, one) for one in given["parts"])
     if len({one.name for one in parts}) < len(parts):
-        raise ExerciseError(f"{label}: two parts have the same name. Give each its own.")
-    about = {key: entry[key] for key in ("chapter", "title", "level", "minutes", "needs")}
-    return Exercise(label=label, number=number, parts=parts, **about)
+        raise BadValue(f"{label}: two parts have the same name. Give each its own.")
+    return Exercise(**{**given, "label": label, "number": number, "parts": parts})
 
 
 def _part(label: str, entry: Mapping[str, Any]) -> Part:
-    if entry["kind"] not in KINDS:
-        raise ExerciseError(f"{label}: kind '{entry['kind']}'; expected {', '.join(KINDS)}.")
+    check_keys(entry, PART, label, optional=("wrong", "tolerance", "choices"))
     if entry["kind"] == "number" and not entry.get("tolerance", 0) > 0:
-        raise ExerciseError(f"{label}: part '{entry['name']}' has no tolerance above 0. Give one.")
+        raise BadValue(f"{label}: part '{entry['name']}' has no tolerance above 0. Give one.")
     wrong = tuple((sealed, hint) for sealed, hint in entry.get("wrong", []))
     return Part(**{**entry, "wrong": wrong, "choices": tuple(entry.get("choices", []))})

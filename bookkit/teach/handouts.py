@@ -8,12 +8,15 @@ from pathlib import Path
 
 from bookkit import ledger
 from bookkit.editions import load_edition, notebook_path
-from bookkit.errors import UnknownName, did_you_mean
+from bookkit.errors import unknown
 from bookkit.project import project_root
 from bookkit.teach.exercises import LEVELS, catalogue, of_chapter
 from bookkit.teach.plain_markdown import papers_of
 from bookkit.teach.slides import deck
 from bookkit.teach.students import student_copy
+from bookkit.templates import filled
+
+HERE = Path(__file__).parent
 
 
 def teachable() -> list[str]:
@@ -36,8 +39,7 @@ def teach(
     chosen = list(chapters) or known
     for name in chosen:
         if name not in known:
-            hint = did_you_mean(name, known)
-            raise UnknownName(f"chapter '{name}'. {hint}Chapters to teach: {', '.join(known)}.")
+            raise unknown("chapter", name, known)
     ran = ledger.executed_notebooks(project_root(), load_edition(edition).name)
     executed = {path.stem: path for path in ran}
     for name in chosen:
@@ -85,17 +87,7 @@ def _text(path: Path) -> str:
 
 def exercise_table(chapter: str) -> str:
     """The exercises of a chapter by level, each with a link, its time and what it needs."""
-    lines = ["| | exercise | label | minutes | needs |", "|---|---|---|--:|---|"]
-    for level, name in LEVELS.items():
-        heading = f"**{name}**"  # before the first of its level only
-        for one in of_chapter(chapter):
-            if one.level == level:
-                link = f"{{ref}}`{one.title} <{one.label}>`"
-                needs = "pencil" if one.needs == "paper and pencil" else one.needs
-                cells = (heading, link, f"`{one.label}`", str(one.minutes), needs)
-                lines.append(f"| {' | '.join(cells)} |")
-                heading = ""
-    return "\n".join(lines) + "\n"
+    return filled(HERE / "exercises.md", exercises=of_chapter(chapter), levels=LEVELS)
 
 
 def exercise_tables() -> dict[str, str]:
@@ -105,14 +97,7 @@ def exercise_tables() -> dict[str, str]:
 
 def handout_links(executed: Collection[str]) -> str:
     """Links to the slides and the student copy of every chapter."""
-    lines = ["| chapter | slides | for students |", "|---|---|---|"]
-    for name in teachable():
-        slides = "not run in this edition"
-        if name in executed:
-            slides = f'<a href="../../handouts/slides/{name}.html">open</a>'
-        notebook = f'<a href="../../handouts/notebooks/{name}.ipynb" download>notebook</a>'
-        lines.append(f"| {{doc}}`/notebooks/{name}` | {slides} | {notebook} |")
-    return "\n".join(lines) + "\n"
+    return filled(HERE / "handouts.md", chapters=teachable(), executed=executed)
 
 
 def exercise_counts() -> dict[str, int]:

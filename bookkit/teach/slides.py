@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from bookkit.claims import CLAIMS, FIGURES, LEDGER
-from bookkit.errors import BookError
+from bookkit.errors import NotebookError
 from bookkit.pagetables import BADGES
 from bookkit.teach.exercises import LEVELS, of_chapter
 from bookkit.teach.plain_markdown import Words, plain_markdown, quoted_numbers
@@ -29,13 +29,9 @@ MOST_VERDICTS = 4  # beneath a figure; the others are in the notes
 MOST_FAILED = 6
 
 _HEADING = re.compile(r"^#{1,4}\s+(.*)$", re.M)
-_PLACE = re.compile(r"\s*\(((?:Sec|Fig|Table|Tables|Eq)[^)]*)\)\s*$")  # in the paper
+_PLACE = re.compile(r"\s*\(((?:Sec|Fig|Table|Tables|Eq)[^)]*)\)\s*$")
 
 Cell = Mapping[str, Any]
-
-
-class SlidesError(BookError):
-    """A notebook of which no slides can be made."""
 
 
 def deck(
@@ -54,10 +50,10 @@ def deck(
     first = plain_markdown("".join(cells[0]["source"]), words)
     title = _HEADING.search(first)
     if title is None:
-        raise SlidesError(f"{chapter} does not begin with a heading; expected `# Title`.")
+        raise NotebookError(f"{chapter} does not begin with a heading; expected `# Title`.")
     figures = list(figures_of(cells, words))
     if not figures:
-        raise SlidesError(f"{chapter} has no figures. Run it first: `attnlib run {chapter}`.")
+        raise NotebookError(f"{chapter} has no figures. Run it first: `attnlib run {chapter}`.")
     outputs = [one for cell in cells for one in cell.get("outputs", [])]
     rows = [row for one in outputs for row in one.get("metadata", {}).get(LEDGER, [])]
     counts = [
@@ -94,7 +90,7 @@ def _template() -> Any:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    pages.filters |= {"inline": _inline, "lead": _lead, "size": _size}
+    pages.filters |= {"inline": _inline, "lead": _lead, "size": _size, "place": _place}
     return pages.get_template("slides.html")
 
 
@@ -107,30 +103,12 @@ class Figure:
     """
 
     heading: str
+    title: str
     name: str
     svg: str
     caption: str
     ratio: float
     claims: Sequence[Mapping[str, str]]
-
-    @property
-    def title(self) -> str:
-        return _PLACE.sub("", self.heading) + (f": {self.name}" if self.name else "")
-
-    @property
-    def where(self) -> str:
-        """The place in the paper that the heading ends with, such as "Fig. 2"."""
-        found = _PLACE.search(self.heading)
-        return found[1] if found else ""
-
-    @property
-    def lead(self) -> str:
-        return _lead(self.caption)
-
-    @property
-    def is_long(self) -> bool:
-        """Whether the caption says more than its lead."""
-        return self.lead.rstrip(".") != self.caption.rstrip(".")
 
     @property
     def shown(self) -> list[Mapping[str, str]]:
@@ -152,10 +130,12 @@ def figures_of(cells: Sequence[Cell], words: Words) -> Iterator[Figure]:
                 start, end = one["svg"]
                 svg = "".join(output["data"]["text/html"])[start:end]
                 if not (svg.startswith("<svg") and svg.endswith("</svg>")):
-                    raise SlidesError(f"a figure of '{heading}' was changed after it was drawn.")
+                    raise NotebookError(f"a figure of '{heading}' was changed after it was drawn.")
                 ratio = one["size"][0] / one["size"][1]
                 claims = carried.get(CLAIMS, [])
-                yield Figure(heading, one.get("name", ""), svg, one["caption"], ratio, claims)
+                name = one.get("name", "")
+                title = _PLACE.sub("", heading) + (f": {name}" if name else "")
+                yield Figure(heading, title, name, svg, one["caption"], ratio, claims)
 
 
 def discussion(teaching: str) -> list[tuple[str, str]]:
@@ -204,6 +184,12 @@ def _lead(text: str) -> str:
     if len(first) >= LONGEST_LEAD and first.find(": ") > 20:
         first = first.partition(": ")[0]
     return f"{first}." if first else ""
+
+
+def _place(heading: str) -> str:
+    """The place in the paper that a heading ends with, such as "Fig. 2"."""
+    found = _PLACE.search(heading)
+    return found[1] if found else ""
 
 
 def _size(items: Sequence[str]) -> str:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from bookkit.errors import BookError
+import nbformat
+
+from bookkit.errors import NotebookError
 from bookkit.teach.exercises import LEVELS, Exercise, Part, exercise
 from bookkit.teach.plain_markdown import BLANK, Words, equation_numbers, plain_markdown
+from bookkit.templates import filled
 
 Cell = dict[str, Any]
 
@@ -16,23 +20,8 @@ _FENCE = re.compile(
     r"^(?P<fence>`{3,})\{(?P<kind>exercise|solution)\}(?P<inside>.*?)^(?P=fence)[ \t]*$",
     re.M | re.S,
 )
+GUIDE = Path(__file__).with_name("students.md")
 _LABEL = re.compile(r"^:label: (\S+)\n", re.M)
-
-GUIDE = f"""\
-> **This is your copy**
->
-> - Run the cells from the top. The parameters are those of the small edition: minutes on a laptop.
-> - Where the book prints a number of its run, your copy has a blank: {BLANK}. Read it off your own
->   figures and tables.
-> - Below each exercise there is a cell for your work, and a cell that checks it. Put your answers
->   in place of the dots and run it. A wrong answer gets a hint, never the solution.
-> - What no computer can check (a reason, a design, a doubt) is the better half of most exercises.
->   Write it down as well.
-"""
-
-
-class StudentError(BookError):
-    """A chapter of which no student copy can be made."""
 
 
 def student_copy(
@@ -52,7 +41,7 @@ def student_copy(
         else:
             made.append(_emptied(cell, name, text))
         if number == 1:
-            made.append(_markdown("how-to-use-this-copy", GUIDE))
+            made.append(_markdown("how-to-use-this-copy", filled(GUIDE, blank=BLANK)))
     kept = ("kernelspec", "language_info")
     metadata = {key: value for key, value in book["metadata"].items() if key in kept}
     return {"cells": made, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
@@ -84,7 +73,7 @@ def _open_text(name: str, text: str, words: Words) -> Iterator[Cell]:
 def _exercise_cells(inside: str, words: Words) -> Iterator[Cell]:
     label = _LABEL.search(inside)
     if label is None:
-        raise StudentError("an exercise has no label. Give it one, and an entry in the catalogue.")
+        raise NotebookError("an exercise has no label. Give it one, and an entry in the catalogue.")
     entry = exercise(label[1])
     pencil = entry.needs == "paper and pencil"
     needs = entry.needs if pencil else f"data of the {entry.needs} edition"
@@ -116,9 +105,8 @@ def _asked(part: Part) -> str:
 
 
 def _markdown(name: str, text: str) -> Cell:
-    return {"cell_type": "markdown", "id": name, "metadata": {}, "source": text}
+    return nbformat.v4.new_markdown_cell(text, id=name)
 
 
-def _code(name: str, text: str, metadata: dict[str, Any]) -> Cell:
-    cell: Cell = {"cell_type": "code", "id": name, "metadata": metadata, "source": text}
-    return {**cell, "execution_count": None, "outputs": []}
+def _code(name: str, text: str, metadata: Cell) -> Cell:
+    return nbformat.v4.new_code_cell(text, id=name, metadata=metadata)

@@ -27,7 +27,8 @@ import base64
 import binascii
 import json
 import zlib
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -84,50 +85,47 @@ class Atlas:
 
     def __post_init__(self) -> None:
         """Keep of numbers what a file keeps, and check the parts against each other."""
-        kept: dict[str, Any] = {
-            "facts": tuple(self.facts),
-            "offsets": tuple(map(int, self.offsets)),
-            "texts": tuple(map(_rounded, self.texts)),
-            "titles": tuple(self.titles),
-            "distances": significant(self.distances, DIGITS),
-            "portraits": significant(self.portraits, DIGITS),
-        }
-        vars(self).update(kept)
-        self._check()
+        vars(self).update(
+            facts=tuple(self.facts),
+            offsets=tuple(map(int, self.offsets)),
+            texts=tuple(map(_rounded, self.texts)),
+            titles=tuple(self.titles),
+            distances=significant(self.distances, DIGITS),
+            portraits=significant(self.portraits, DIGITS),
+        )
+        if fault := next(self._faults(), ""):
+            raise BadValue(fault)
 
-    def _check(self) -> None:
-        if self.n_layers < 1 or self.n_heads < 1:
-            raise BadValue(f"{self.n_layers} layers of {self.n_heads} heads; expected some.")
-        n = self.n_layers * self.n_heads
+    def _faults(self) -> Iterator[str]:
+        """What is wrong with the parts, a sentence each."""
+        n, size = self.n_layers * self.n_heads, f"{self.n_layers} x {self.n_heads}"
+        if min(self.n_layers, self.n_heads) < 1:
+            yield f"{size} heads; expected some."
+        keys = Counter(fact.key for fact in self.facts)
         for fact in self.facts:
             if len(fact.value) != n:
-                raise BadValue(
-                    f"fact '{fact.key}' has {len(fact.value)} values; expected one for each of "
-                    f"{self.n_layers} x {self.n_heads} heads."
-                )
-        keys = [fact.key for fact in self.facts]
-        if twice := next((key for key in keys if keys.count(key) > 1), None):
-            raise BadValue(f"fact '{twice}' is there twice; expected every key once.")
-        if self.distances.shape != (n, n):
-            raise BadValue(f"distances are {self.distances.shape}; expected {(n, n)}.")
+                values = f"{len(fact.value)} values"
+                yield f"fact '{fact.key}' has {values}; expected one for each of {size} heads."
+            if keys[fact.key] > 1:
+                yield f"fact '{fact.key}' is there twice; expected every key once."
+        shapes = {"distances": (n, n), "portraits": (n, len(self.offsets))}
+        for name, shape in shapes.items():
+            if getattr(self, name).shape != shape:
+                yield f"{name} are {getattr(self, name).shape}; expected {shape}."
         if not np.allclose(self.distances, self.distances.T, equal_nan=True):
-            raise BadValue("distances differ by direction; expected a symmetric matrix.")
+            yield "distances differ by direction; expected a symmetric matrix."
         if np.nan_to_num(np.diag(self.distances)).any() or (self.distances < 0).any():
-            raise BadValue("distances are below 0, or not 0 from a head to itself.")
-        if self.portraits.shape != (n, len(self.offsets)):
-            raise BadValue(
-                f"portraits are {self.portraits.shape}; expected {(n, len(self.offsets))}: a row "
-                "per head, a column per offset."
-            )
+            yield "distances are below 0, or not 0 from a head to itself."
         if len(self.titles) != len(self.texts):
-            raise BadValue(f"{len(self.titles)} titles for {len(self.texts)} texts; expected each.")
-        for title, text in zip(self.titles, self.texts, strict=True):
+            yield f"{len(self.titles)} titles for {len(self.texts)} texts; expected each."
+        for text in self.texts:
             if (text.n_layers, text.n_heads) != (self.n_layers, self.n_heads):
-                raise BadValue(
-                    f"'{title}' was read with {text.n_layers} x {text.n_heads} heads; "
-                    f"expected {self.n_layers} x {self.n_heads}."
-                )
-            _check_maps(text)
+                read = f"{text.n_layers} x {text.n_heads}"
+                yield f"'{' '.join(text.units)}' was read with {read} heads; expected {size}."
+            for layer, sheet in enumerate(text.sheets, start=1):
+                if _unpacked_size(sheet) != text.n_heads * len(text.tokens) ** 2:
+                    what = f"the maps of layer {layer} of '{' '.join(text.units)}'"
+                    yield f"{what} do not unpack to a weight for each head and pair of pieces."
 
     @cached_property
     def heads(self) -> tuple[str, ...]:
@@ -138,9 +136,8 @@ class Atlas:
     def place(self, head: str) -> int:
         """Where a head such as 5-4 stands among all heads, from 0."""
         if head not in self.heads:
-            raise BadValue(
-                f"head '{head}' does not exist; {self.model} has heads 1-1 to {self.heads[-1]}."
-            )
+            known = f"{self.model} has heads 1-1 to {self.heads[-1]}"
+            raise BadValue(f"head '{head}' does not exist; {known}.")
         return self.heads.index(head)
 
     def fact(self, key: str) -> Fact:
@@ -190,13 +187,9 @@ class Atlas:
         return {"head": self.heads[place], "layer": layer + 1, "number": head + 1}
 
     def _neighbours(self, place: int, sign: int) -> list[dict[str, Any]]:
-        row = self.distances[place]
-        order = np.argsort(sign * row, kind="stable")
-        found = [i for i in order if i != place and np.isfinite(row[i])][:NEIGHBOURS]
-        return [
-            {"head": self.heads[i], "distance": float(row[i]), "text": f"{row[i]:.3f}"}
-            for i in found
-        ]
+        row = pd.Series(sign * self.distances[place], index=self.heads).drop(self.heads[place])
+        found = (sign * row.dropna().sort_values(kind="stable")[:NEIGHBOURS]).items()
+        return [{"head": head, "distance": one, "text": f"{one:.3f}"} for head, one in found]
 
     def save(self, path: str | Path) -> Path:
         """Write the file, whole or not at all."""
@@ -232,10 +225,9 @@ def load(path_or_model: str | Path = "e5-small") -> Atlas:
         path = PUBLISHED / f"{path_or_model}.json"
         if not path.is_file():
             known = sorted(one.stem for one in PUBLISHED.glob("*.json"))
-            raise UnknownName(
-                f"there is no atlas of '{path_or_model}'. {did_you_mean(path.stem, known)}"
-                f"Published: {', '.join(known) or 'none'}. Give the path of a .json file instead."
-            )
+            near = f"{did_you_mean(path.stem, known)}Published: {', '.join(known) or 'none'}."
+            how = "Give the path of a .json file instead."
+            raise UnknownName(f"there is no atlas of '{path_or_model}'. {near} {how}")
     try:
         text = path.read_bytes()
     except OSError as error:
@@ -248,27 +240,24 @@ def from_text(text: str | bytes, place: str) -> Atlas:
     try:
         stored = json.loads(text)
     except (ValueError, RecursionError):
-        raise AssetError(
-            f"{place} is cut short, damaged, or no JSON; expected an atlas of heads. {MEND}"
-        ) from None
-    if not isinstance(stored, dict) or stored.get("kind") != KIND:
-        raise AssetError(
-            f'{place} is JSON of another kind; expected an atlas of heads, with "kind": "{KIND}". '
-            "Give another file."
-        )
-    if stored.get("format") != FORMAT:
-        raise AssetError(
-            f"{place} has the format {stored.get('format')}; this version reads {FORMAT}. {MEND}"
-        )
-    try:
-        return _from_parts(stored)
-    except AttnlibError as error:
-        fault = str(error)
-    except KeyError as error:
-        fault = f"it has no part {error}."
-    except (TypeError, ValueError, AttributeError, IndexError) as error:
-        fault = f"a part has another shape ({type(error).__name__}: {error})."
-    raise AssetError(f"{place} is damaged: {fault} {MEND}")
+        stored = None
+    if stored is None:
+        fault = f"is cut short, damaged, or no JSON; expected an atlas of heads. {MEND}"
+    elif not isinstance(stored, dict) or stored.get("kind") != KIND:
+        fault = f'is JSON of another kind; expected an atlas of heads, with "kind": "{KIND}".'
+    elif stored.get("format") != FORMAT:
+        fault = f"has the format {stored.get('format')}; this version reads {FORMAT}. {MEND}"
+    else:
+        try:
+            return _from_parts(stored)
+        except AttnlibError as error:
+            fault = f"is damaged: {error} {MEND}"
+        except KeyError as error:
+            fault = f"is damaged: it has no part {error}. {MEND}"
+        except (TypeError, ValueError, AttributeError, IndexError) as error:
+            what = f"a part has another shape ({type(error).__name__}: {error})"
+            fault = f"is damaged: {what}. {MEND}"
+    raise AssetError(f"{place} {fault}")
 
 
 def _from_parts(stored: dict[str, Any]) -> Atlas:
@@ -290,19 +279,12 @@ def _rounded(text: Reading) -> Reading:
     return replace(text, values={n: significant(v, DIGITS) for n, v in text.values.items()})
 
 
-def _check_maps(text: Reading) -> None:
-    """Refuse maps that do not unpack to one weight per head and pair of pieces."""
-    n = len(text.tokens)
-    for layer, sheet in enumerate(text.sheets, start=1):
-        try:
-            size = len(zlib.decompress(base64.b64decode(sheet, validate=True)))
-        except (zlib.error, binascii.Error):
-            size = -1
-        if size != text.n_heads * n * n:
-            raise BadValue(
-                f"the maps of layer {layer} of '{' '.join(text.units)}' do not unpack to "
-                f"{text.n_heads} heads on {n} pieces."
-            )
+def _unpacked_size(sheet: str) -> int:
+    """How many bytes the packed maps of a layer hold; -1 if they cannot be unpacked."""
+    try:
+        return len(zlib.decompress(base64.b64decode(sheet, validate=True)))
+    except (zlib.error, binascii.Error):
+        return -1
 
 
 def _json(part: Any) -> str:

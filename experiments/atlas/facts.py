@@ -102,11 +102,10 @@ class Fact:
         if self.skills:
             self._check_length("skills", self.skills)
         if self.low is not None and self.high is not None:
-            for head in np.flatnonzero(self.low > self.high):
-                raise BadValue(
-                    f"fact '{self.key}' has an interval from {self.low[head]} to "
-                    f"{self.high[head]}; expected the lower end first."
-                )
+            for low, high in zip(self.low, self.high, strict=True):
+                if low > high:
+                    what = f"an interval from {low} to {high}"
+                    raise BadValue(f"fact '{self.key}' has {what}; expected the lower end first.")
 
     def _column(self, name: str, given: Iterable[Any], kind: str = "number") -> np.ndarray:
         plain_values = np.asarray(given, dtype=object)  # numbers and strings as Python has them
@@ -122,10 +121,8 @@ class Fact:
 
     def _check_length(self, name: str, column: Sequence[Any]) -> None:
         if len(column) != len(self.value):
-            raise BadValue(
-                f"fact '{self.key}' has {len(column)} entries of '{name}' and {len(self.value)} "
-                "values; expected one of each per head."
-            )
+            what = f"{len(column)} entries of '{name}' and {len(self.value)} values"
+            raise BadValue(f"fact '{self.key}' has {what}; expected one of each per head.")
 
     @cached_property
     def declared(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from attnlib.measuring.reading import POWER
 from attnlib.plots import style, viewer
 from bookkit.pages.ledgerpage import raw
 from bookkit.pagetables import paper_name
+from bookkit.templates import filled
 from experiments.atlas import Atlas, atlas_in, from_text, words
 from experiments.atlas.facts import Fact
 from experiments.atlas.search import topics
@@ -45,25 +46,10 @@ UP, DOWN = style.LOOKS["special"].colour, style.LOOKS["next"].colour
 OURS = style.LOOKS["ours"].colour
 
 
-@dataclass(frozen=True, eq=False)
-class AtlasView:
-    """An atlas that a notebook shows and that can be saved as a page.
-
-    book_root  the way from the page to the root of the book, such as "../"; without it the places
-               in the book that discuss a fact are not linked
-    """
-
-    atlas: Atlas
-    book_root: str | None = None
-
-    def save(self, path: str | Path) -> Path:
-        """Write the page, whole or not at all."""
-        target = Path(path)
-        check_out(target)
-        return write_whole(target, page(self.atlas, self.book_root))
-
-    def _repr_html_(self) -> str:
-        return fragment(self.atlas, self.book_root)
+def save_page(atlas: Atlas, path: Path, book_root: str | None = None) -> Path:
+    """Write the page of an atlas, whole or not at all."""
+    check_out(path)
+    return write_whole(path, page(atlas, book_root))
 
 
 def page(atlas: Atlas, book_root: str | None = None) -> str:
@@ -73,72 +59,31 @@ def page(atlas: Atlas, book_root: str | None = None) -> str:
 
 
 def fragment(atlas: Atlas, book_root: str | None = None) -> str:
-    """The atlas as a part of a page: no ids, all styles under .attn-atlas, no names in the page."""
-    stored = json.dumps(page_data(atlas, book_root), ensure_ascii=False, separators=(",", ":"))
-    sheets = "".join(
-        f'<i hidden data-maps="{html.escape(sheet)}"></i>'
-        for text in atlas.texts
-        for sheet in text.sheets
+    """The atlas as a part of a page: no ids, all styles under .attn-atlas, no names in the page.
+
+    book_root  the way from the page to the root of the book, such as "../"; without it the places
+               in the book that discuss a fact are not linked
+    """
+    data = page_data(atlas, book_root)
+    return filled(
+        _HERE / "fragment.html",
+        atlas=atlas,
+        data=json.dumps(data, ensure_ascii=False, separators=(",", ":")),
+        style=viewer.asset(_HERE / "page.css"),
+        sleeping=viewer.SLEEPING,
+        name=viewer.shown_name(atlas.model),
+        chapter=CHAPTER,
+        about=words.made_from(atlas.about),
+        script=viewer.script(*SCRIPTS),
     )
-    # MathJax must leave tokens such as $ alone, and JupyterLab its shortcuts.
-    return (
-        '<figure class="attn-figure attn-atlas tex2jax_ignore mathjax_ignore" '
-        f'data-lm-suppress-shortcuts="true" data-atlas="{html.escape(stored)}">'
-        f"<style>{viewer.asset(_HERE / 'page.css')}</style>{sheets}"
-        f'<div class="root"><p>{viewer.SLEEPING}</p></div>'
-        f"<figcaption>{html.escape(_caption(atlas))}{_about(atlas)}</figcaption>"
-        f"<script>{viewer.script(*SCRIPTS)}</script></figure>"
-    )
-
-
-def _caption(atlas: Atlas) -> str:
-    name = viewer.shown_name(atlas.model)
-    return (
-        f"The {len(atlas.heads)} attention heads of {name}, layers downwards, "
-        f"heads from left to right, and what the chapter “{CHAPTER}” found out about each. "
-        "Numbers are followed by their 95% interval."
-    )
-
-
-def _about(atlas: Atlas) -> str:
-    if not atlas.about:
-        return ""
-    lines = "".join(
-        f"<dt>{html.escape(part.replace('_', ' '))}</dt><dd>{html.escape(said)}</dd>"
-        for part, said in words.made_from(atlas.about).items()
-    )
-    return f"<details><summary>What it was made from</summary><dl>{lines}</dl></details>"
-
-
-# The page of the book
-
-_HEAD = """# The atlas of heads
-
-Every head of the model has a card: what each of the four papers calls it and how surely, what it
-finds, what changes without it, how fine-tuning changes it, its nearest relatives, three sentences
-to watch it on. Click a head, or search: *heads that find objects*, *unskilled*, *next*, *8-10*.
-Arrow keys walk through the grid; a card has its own address. How the numbers were made, and
-how far the papers agree, is told in {chapter}.
-"""
-_DATA = """
-The data behind this page is one file that `experiments.atlas.load()` reads: `.table()` has a row
-for every head and fact. `attnlib atlas MODEL` makes the page, and the file, for another model.
-"""
-_MISSING = """
-:::{note}
-This edition was built without the chapter that draws the atlas. `attnlib atlas e5-small` makes it.
-:::
-"""
 
 
 def atlas_page(executed: Mapping[str, Path]) -> str:
     """The page of the book, from the chapter that carries the atlas, if it was run."""
     path = executed.get("agreement")
-    carried = None if path is None else atlas_in(path)
-    if path is None or carried is None:
-        return _HEAD.format(chapter="the chapter on agreement") + _MISSING
-    shown = fragment(from_text(carried, path.name), book_root="../")
-    return _HEAD.format(chapter="[](../notebooks/agreement)") + raw(shown) + _DATA
+    carried = atlas_in(path) if path else None
+    atlas = from_text(carried, str(path)) if carried else None
+    return filled(_HERE / "atlas.md", shown=raw(fragment(atlas, "../")) if atlas else "")
 
 
 # What the script knows
@@ -190,6 +135,7 @@ def _column(
     ends = _bar_ends(atlas.facts, fact)
     same = entries[0]
     linked = book_root is not None and same["where"]
+    has_middle = fact.kind == "number" and not fact.diverging and len(fact.numbers)
     return {
         **{part: same[part] for part in ("key", "name", "group", "about", "source", "ranked")},
         "paper": paper_name(fact.paper),
@@ -202,7 +148,7 @@ def _column(
         "at": None if fact.kind == "class" else _on_bar(fact.value, ends),
         "from": None if fact.low is None else _on_bar(fact.low, ends),
         "to": None if fact.high is None else _on_bar(fact.high, ends),
-        "middle": _middle_half(fact, ends),
+        "middle": _on_bar(np.quantile(fact.numbers, (0.25, 0.75)), ends) if has_middle else None,
         **_colours(fact),
     }
 
@@ -289,28 +235,15 @@ def _bar_ends(facts: Sequence[Fact], fact: Fact) -> tuple[float, float]:
     if fact.diverging:
         most = max((_colour_ends(f)[1] for f in alike if f.numbers.any()), default=1.0)
         return -most, most
-    found = [end for f in (alike if fact.unit in SHARES else [fact]) for end in _all_ends(f)]
-    return min(found), max(found)
-
-
-def _all_ends(fact: Fact) -> list[float]:
-    """Ends of the colours, and of all intervals."""
-    intervals = [column for column in (fact.low, fact.high) if column is not None]
-    return [
-        *_colour_ends(fact),
-        *(end for column in intervals for end in column[~np.isnan(column)]),
-    ]
+    shown = alike if fact.unit in SHARES else [fact]
+    columns = [one for f in shown for one in (_colour_ends(f), f.low, f.high) if one is not None]
+    every = np.concatenate(columns)
+    return float(np.nanmin(every)), float(np.nanmax(every))
 
 
 def _on_bar(column: np.ndarray, ends: tuple[float, float]) -> list[int | None]:
     low, high = ends
     return _whole(1000 * np.clip((column - low) / ((high - low) or 1.0), 0.0, 1.0))
-
-
-def _middle_half(fact: Fact, ends: tuple[float, float]) -> list[int | None] | None:
-    if fact.kind != "number" or fact.diverging or not len(fact.numbers):
-        return None
-    return _on_bar(np.quantile(fact.numbers, (0.25, 0.75)), ends)
 
 
 def _whole(numbers: np.ndarray) -> list[int | None]:

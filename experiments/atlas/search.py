@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,7 +51,7 @@ def topics(facts: Sequence[Fact]) -> list[Topic]:
         by_kind = {"class": _classes, "flag": _flag, "number": _number}
         found += by_kind[fact.kind](fact, at)
         found += [_relation(fact, one, roles.get(one)) for one in _skills(fact)]
-    found += [*_harmless(facts), *_without_role(facts)]
+    found += _of_all_facts(facts)
     return [topic for topic in found if topic.heads]
 
 
@@ -164,40 +164,32 @@ def _relation(fact: Fact, relation: str, role: Fact | None) -> Topic:
     also = words.name(fact)
     if role is not None:
         more = [head for head in _clearest(role, role.value == 1) if head not in found]
-        heads, why = [*heads, *more], [*why, *(_role(role, head) for head in more)]
+        called = f"{words.group(role)}: {words.name(role)}"
+        biases = [words.details(role, head).get("bias") for head in more]
+        why += [f"{called}, {bias}" if bias else called for bias in biases]
+        heads += more
         also += f" role {words.name(role)} {role.paper}"
     called = f"{relation} {words.RELATIONS[relation]}"
     return Topic(f"{words.name(fact)}: {relation}", called, also, tuple(heads), why=tuple(why))
 
 
-def _role(role: Fact, head: int) -> str:
-    bias = words.details(role, head).get("bias")
-    return f"{words.group(role)}: {words.name(role)}" + (f", {bias}" if bias else "")
-
-
 # What no single fact says
 
 
-def _harmless(facts: Sequence[Fact]) -> list[Topic]:
-    """Heads that cost less than half a point on every task."""
+def _of_all_facts(facts: Sequence[Fact]) -> Iterator[Topic]:
+    """Heads that cost less than half a point on every task, and heads with no role."""
     tasks = [fact for fact in facts if fact.key.startswith(words.DISABLED)]
-    if not tasks:
-        return []
-    worst = np.fmin.reduce([fact.value for fact in tasks])
-    order = np.argsort(-worst, kind="stable")
-    heads = tuple(int(head) for head in order if worst[head] > HARMLESS)
-    why = (f"without it no task of {len(tasks)} loses more than 0.5 points",) * len(heads)
-    also = "not needed, useless, disabled, pruned"
-    return [Topic("harmless", "harmless", also, heads, why=why)]
-
-
-def _without_role(facts: Sequence[Fact]) -> list[Topic]:
-    """Heads with no role."""
+    if tasks:
+        worst = np.fmin.reduce([fact.value for fact in tasks])
+        order = np.argsort(-worst, kind="stable")
+        heads = tuple(int(head) for head in order if worst[head] > HARMLESS)
+        why = (f"without it no task of {len(tasks)} loses more than 0.5 points",) * len(heads)
+        also = "not needed, useless, disabled, pruned"
+        yield Topic("harmless", "harmless", also, heads, why=why)
     roles = words.role_facts(facts)
-    if not roles:
-        return []
-    most = np.fmax.reduce([fact.value for fact in roles])
-    heads = tuple(int(head) for head in np.flatnonzero(most == 0))
-    why = (f"none of {len(roles)} roles",) * len(heads)
-    also = "no role, without a role, pande2021"
-    return [Topic("no role", "unskilled", also, heads, why=why)]
+    if roles:
+        most = np.fmax.reduce([fact.value for fact in roles])
+        heads = tuple(np.flatnonzero(most == 0).tolist())
+        why = (f"none of {len(roles)} roles",) * len(heads)
+        also = "no role, without a role, pande2021"
+        yield Topic("no role", "unskilled", also, heads, why=why)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bookkit import building, publishing
+from bookkit import building
 from bookkit.building import build_published
 from bookkit.errors import UnknownName
 from bookkit.store import Store
@@ -68,9 +68,9 @@ def test_nothing_published_is_one_sentence(laid_out: dict[str, Path]) -> None:
 @pytest.fixture
 def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project in which only the first chapter was run; another's results are under way."""
-    monkeypatch.setattr(publishing, "project_root", lambda: tmp_path)
+    monkeypatch.setattr(building, "project_root", lambda: tmp_path)
     kept = tmp_path / "book" / "published" / "store"
-    monkeypatch.setattr(publishing, "book_store", lambda: Store(tmp_path / "cache", kept))
+    monkeypatch.setattr(building, "book_store", lambda: Store(tmp_path / "cache", kept))
     ran = tmp_path / "_build" / "standard" / "notebooks"
     ran.mkdir(parents=True)
     for page in ("first_look", "first_look-minilm-l6"):
@@ -82,7 +82,7 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_one_chapter_is_published_with_its_variants_and_nothing_else_moves(shelf: Path) -> None:
-    publishing.publish("standard", only="first_look", say=lambda line: None)
+    building.publish("standard", only="first_look", say=lambda line: None)
     assert {path.name for path in shelf.glob("*.ipynb")} == {
         "first_look.ipynb",
         "first_look-minilm-l6.ipynb",
@@ -93,9 +93,9 @@ def test_one_chapter_is_published_with_its_variants_and_nothing_else_moves(shelf
 
 def test_a_chapter_that_was_not_run_is_not_published(shelf: Path) -> None:
     with pytest.raises(UnknownName, match="'clark2019' of standard was not run here"):
-        publishing.publish("standard", only="clark2019", say=lambda line: None)
+        building.publish("standard", only="clark2019", say=lambda line: None)
     with pytest.raises(UnknownName, match="was not run here"):
-        publishing.publish("standard", say=lambda line: None)
+        building.publish("standard", say=lambda line: None)
     assert not list(shelf.glob("*.ipynb"))
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from bookkit import store as store_module
-from bookkit.audit import OtherNumbers, Verifier, declared_versions, difference
+from bookkit.audit import OtherNumbers, declared_versions, difference, is_cheap, verified
 from bookkit.chapter import Chapter
 from bookkit.claims import Finding
 from bookkit.errors import BadValue, MissingResult
@@ -271,13 +271,11 @@ def test_only_cheap_results_that_need_no_training_are_computed_again(store: Stor
         return found()
 
     kept = store.remembered(KEY, plain)
-    assert Verifier(5.0).wants(kept, plain) and not Verifier(5.0).wants(kept, trained)
-    assert not Verifier(None).wants(kept, plain) and not Verifier(-1.0).wants(kept, plain)
-    assert Verifier.asked({"ATTNLIB_VERIFY": "2.5"}).seconds == 2.5
-    assert Verifier.asked({}).seconds is None
-    assert Verifier(5.0).compare(kept, found()).record["verified"]
+    assert is_cheap(kept, plain, 5.0) and not is_cheap(kept, trained, 5.0)
+    assert not is_cheap(kept, plain, -1.0)
+    assert verified(kept, found()).record["verified"]
     with pytest.raises(OtherNumbers, match=r"toy/trial.*raise the version of the experiment"):
-        Verifier(5.0).compare(kept, found(0.6))
+        verified(kept, found(0.6))
 
 
 # --- what is published ----------------------------------------------------------------------------

@@ -15,13 +15,15 @@ from matplotlib.figure import Figure
 
 from attnlib.plots import drawing
 from attnlib.plots.drawing import Drawing
-from bookkit.chapter import Gallery, Shown
+from bookkit.chapter import Chapter
 from bookkit.claims import CLAIMS, FIGURES, LEDGER, Finding, Judgement, load_paper
+from bookkit.errors import NotebookError
 from bookkit.pages.site import external_loads
 from bookkit.pagetables import claim_rows
+from bookkit.store import Store
 from bookkit.teach.handouts import hand_out
 from bookkit.teach.plain_markdown import Words, papers_of
-from bookkit.teach.slides import SlidesError, deck, discussion, figures_of
+from bookkit.teach.slides import deck, discussion, figures_of
 from tests.chromium import Page, browser_or_skip
 
 ROOT = Path(__file__).parents[3]
@@ -119,9 +121,9 @@ def test_questions_come_from_the_teaching_page() -> None:
 
 
 def test_a_notebook_that_was_not_run_has_no_slides() -> None:
-    with pytest.raises(SlidesError, match="attnlib run clark2019"):
+    with pytest.raises(NotebookError, match="attnlib run clark2019"):
         deck(CELLS[:2], "clark2019", papers={})
-    with pytest.raises(SlidesError, match="expected `# Title`"):
+    with pytest.raises(NotebookError, match="expected `# Title`"):
         deck([markdown("no heading")], "clark2019", papers={})
 
 
@@ -138,8 +140,11 @@ class Table:
 
 def test_what_a_notebook_shows_says_what_is_drawn_in_it() -> None:
     """A wall or a table is no figure, a gallery is several; the claims beneath go to each."""
-    gallery = Gallery({"one": drawn("First & best."), "two": drawn("Second.")})
-    shown = [Table(), Shown(Table()), drawn("Alone."), gallery, Shown(gallery, Table(), [ROW])]
+    chapter = Chapter("clark2019", model="none", store=Store(Path("nowhere")))
+    gallery = chapter.gallery({"one": drawn("First & best."), "two": drawn("Second.")})
+    judged = chapter.show(gallery, "tab1.det")
+    rows = claim_rows(chapter.judged("tab1.det"))
+    shown = [Table(), chapter.show(Table()), drawn("Alone."), gallery, judged]
     cells = [markdown("## A")]
     for one in shown:
         data, carried = DisplayFormatter().format(one)  # as a kernel does
@@ -148,7 +153,7 @@ def test_what_a_notebook_shows_says_what_is_drawn_in_it() -> None:
     found = list(figures_of(cells, Words()))
     assert [one.name for one in found] == ["", "one", "two", "one", "two"]
     assert [one.caption for one in found[:3]] == ["Alone.", "First & best.", "Second."]
-    assert [one.claims for one in found] == [[], [], [], [ROW], [ROW]]
+    assert [one.claims for one in found] == [[], [], [], rows, rows]
     for one in found:
         assert one.svg == drawn("").svg() and one.ratio == 2
 
@@ -167,7 +172,7 @@ def test_the_library_and_the_kit_agree_on_the_name() -> None:
 
 
 def test_an_output_that_was_changed_is_refused() -> None:
-    with pytest.raises(SlidesError, match=r"'Where does it look\? .* was changed"):
+    with pytest.raises(NotebookError, match=r"'Where does it look\? .* was changed"):
         deck([*CELLS[:2], code(f"<b>so</b>{SVG}", FIGURE)], "clark2019", papers={})
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import experiments.atlas
-from bookkit import publishing
+from bookkit import building
 from bookkit.store import Found, Store
 from experiments.agreement.head_numbers import ROLES as TESTED
 from experiments.atlas import Atlas, Fact, Skill, atlas_in, from_text, load, making
@@ -161,16 +161,16 @@ def test_the_command_writes_a_page_or_the_data(
     assert code != 0 and "none" in said
 
 
-def test_publishing_writes_the_file_that_researchers_load(
+def test_building_writes_the_file_that_researchers_load(
     drawn: Atlas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publishing, "project_root", lambda: tmp_path)
+    monkeypatch.setattr(building, "project_root", lambda: tmp_path)
     kept = tmp_path / "book" / "published" / "store"
-    monkeypatch.setattr(publishing, "book_store", lambda: Store(tmp_path / "cache", kept))
+    monkeypatch.setattr(building, "book_store", lambda: Store(tmp_path / "cache", kept))
     ran = tmp_path / "_build" / "standard" / "notebooks"
     ran.mkdir(parents=True)
     (ran / "agreement.ipynb").write_text(executed(drawn), encoding="utf-8")
-    publishing.publish("standard", only="agreement", say=lambda line: None)
+    building.publish("standard", only="agreement", say=lambda line: None)
     written = tmp_path / "book" / "published" / "atlas" / f"{drawn.model}.json"
     assert load(written).card("2-2") == drawn.card("2-2")
 

@@ -19,11 +19,11 @@ from experiments.atlas import Atlas, Fact
 from experiments.atlas.page import (
     CHAPTER,
     SCRIPTS,
-    AtlasView,
     class_looks,
     fragment,
     page,
     page_data,
+    save_page,
 )
 from experiments.atlas.words import group
 from tests.atlases import LOOKS, TEXTS, N, fact, made_up, tiny_readings
@@ -64,7 +64,7 @@ class Tags(HTMLParser):
 
 
 def test_the_page_stands_alone(atlas: Atlas, tmp_path: Path) -> None:
-    path = AtlasView(atlas).save(tmp_path / "atlas.html")
+    path = save_page(atlas, tmp_path / "atlas.html")
     assert external_loads(tmp_path) == [] and list(tmp_path.iterdir()) == [path]
     text = path.read_text("utf-8")
     assert text == page(atlas) and text.startswith("<!doctype html>") and 'lang="en"' in text
@@ -75,7 +75,7 @@ def test_the_page_stands_alone(atlas: Atlas, tmp_path: Path) -> None:
     assert "</" not in code and "<!--" not in code, "it would end the script of the page"
     assert not re.search(r"\b(fetch|XMLHttpRequest|import|eval|innerHTML|define|require)\b", code)
     with pytest.raises(BadValue, match=r"expected \.html"):
-        AtlasView(atlas).save(tmp_path / "atlas.pdf")
+        save_page(atlas, tmp_path / "atlas.pdf")
 
 
 def test_a_page_names_the_chapter_it_comes_from(atlas: Atlas) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from attnlib.measuring.reading import largest_error
 from experiments.atlas import Atlas, words
-from experiments.atlas.page import AtlasView, fragment
+from experiments.atlas.page import fragment, save_page
 from tests.atlases import LOOKS, N, made_up, tiny_readings
 from tests.axe import axe_source, violations
 from tests.chromium import Page, browser_or_skip
@@ -40,7 +40,7 @@ def atlas(tmp_path_factory: pytest.TempPathFactory) -> Atlas:
 
 @pytest.fixture(scope="module")
 def saved(atlas: Atlas, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return AtlasView(atlas, "../").save(tmp_path_factory.mktemp("atlas") / "atlas.html")
+    return save_page(atlas, tmp_path_factory.mktemp("atlas") / "atlas.html", "../")
 
 
 class Reader:
@@ -465,7 +465,7 @@ def test_a_fact_says_how_it_is_measured(page: Page, saved: Path, atlas: Atlas) -
 
 
 def test_links_are_left_out_without_a_book(page: Page, atlas: Atlas, tmp_path: Path) -> None:
-    reader = Reader(page, AtlasView(atlas).save(tmp_path / "alone.html"))
+    reader = Reader(page, save_page(atlas, tmp_path / "alone.html"))
     assert reader.ask("figure.querySelectorAll('a.paper').length") == 0
     assert "Clark 2019" in reader.ask("figure.querySelector('.paper').textContent")
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import html
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,19 +13,22 @@ from pathlib import Path
 import yaml
 
 from attnlib.data import reader
-from attnlib.data.asset_list import Asset, known
+from attnlib.data.asset_list import known
 from attnlib.data.corpora import load_corpus
 from attnlib.data.reader.summary import statistics
 from attnlib.measuring.stream import METRICS
 from attnlib.metrics.registry import Metric
 from bookkit.claims import paper_keys
 from bookkit.editions import Edition
+from bookkit.ledger import outputs_of
 from bookkit.pages.ledgerpage import raw
 from bookkit.pagetables import paper_name
+from bookkit.templates import filled
 from experiments.atlas.page import atlas_page
 from experiments.clark2019 import coreference as coref
 from experiments.shared.reader_page import page
 
+HERE = Path(__file__).parent
 KINDS = {"model": "Models", "dataset": "Datasets", "vectors": "Word vectors", "parser": "Parsers"}
 """Kinds of assets, in the order of the page, with their headings."""
 WALL = 'class="attn-figure attn-wall"'
@@ -61,49 +63,27 @@ def numbers() -> dict[str, int]:
 
 def front_figure(executed: Mapping[str, Path]) -> str:
     """The wall of all heads from the chapter that draws it; nothing if it was not run."""
-    for path in executed.values():
-        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-            for output in cell.get("outputs", []):
-                shown = "".join(output.get("data", {}).get("text/html", ""))
-                if WALL in shown:
-                    return raw(shown)
-    return "\n"
+    outputs = (output for path in executed.values() for output in outputs_of(path))
+    shown = ("".join(output.get("data", {}).get("text/html", "")) for output in outputs)
+    return next((raw(page) for page in shown if WALL in page), "\n")
 
 
 def asset_cards(edition: Edition) -> str:
     """Models and data: what each is, its licence, how to cite it, whether this edition uses it."""
-    parts = []
-    for kind, heading in KINDS.items():
-        own = [asset for asset in known().values() if asset.kind == kind]
-        parts += [f"## {heading}", "", *(_asset_card(a, a.name in edition.assets) for a in own)]
-    return "\n".join(parts)
-
-
-def _asset_card(asset: Asset, used: bool) -> str:
-    size = f"{asset.bytes / 1e6:,.1f} MB" if asset.bytes else "size not on record"
-    note = f"{_plain(asset.note)}\n\n" if asset.note else ""
-    return (
-        f":::{{dropdown}} `{asset.name}`{' ✓' if used else ''}\n{note}"
-        f"**licence** {_plain(asset.licence)} · {size}\n\n"
-        f"*Cite:* {_plain(asset.citation)}\n:::\n"
-    )
+    kinds = {
+        heading: [asset for asset in known().values() if asset.kind == kind]
+        for kind, heading in KINDS.items()
+    }
+    return filled(HERE / "assets.md", kinds=kinds, used=edition.assets, plain=_plain)
 
 
 def metric_tables() -> str:
     """Every registered metric: what it measures, its unit and bounds, the place in the paper."""
-    groups: dict[str, list[Metric]] = {}
-    for metric in METRICS.values():
-        groups.setdefault(metric.source.partition(":")[0], []).append(metric)
-    lines = []
-    for paper, own in sorted(groups.items()):
-        lines += [f"## {paper_name(paper)}", ""]
-        lines += [":::{table}", ":class: attn-stack attn-facts", ""]
-        lines += ["| metric | what it measures | unit | bounds | where |", "|---|---|---|---|---|"]
-        lines += [*map(_metric_row, own), ":::", ""]
-        for metric in own:
-            if formula := formula_of(metric):
-                lines += [f"`{metric.key}`:", "", "$$", formula, "$$", ""]
-    return "\n".join(lines)
+    papers: dict[str, list[Metric]] = {}
+    for metric in sorted(METRICS.values(), key=lambda one: one.source.partition(":")[0]):
+        papers.setdefault(paper_name(metric.source.partition(":")[0]), []).append(metric)
+    told = {"plain": _plain, "place": _place, "formula_of": formula_of}
+    return filled(HERE / "metrics.md", papers=papers, **told)
 
 
 def formula_of(metric: Metric) -> str:
@@ -113,21 +93,10 @@ def formula_of(metric: Metric) -> str:
     return " ".join(found[1].split()) if found else ""
 
 
-def _metric_row(metric: Metric) -> str:
-    bounds = " to ".join(b if isinstance(b, str) else f"{b:.3g}" for b in metric.bounds)
-    other = [f"`{name}`" for name in metric.variants if name != "paper"]
-    key = f"`{metric.key}`" + (f" (variant {', '.join(other)})" if other else "")
-    cells = (key, _plain(metric.what), metric.unit, bounds, _place(metric.source))
-    return "| " + " | ".join(cells) + " |"
-
-
 def _place(source: str) -> str:
     """`clark2019:fig2` as a reader would write it."""
-    words = source.partition(":")[2]
-    for short, long in (("sec", "Sec. "), ("fig", "Fig. "), ("tab", "Table "), ("eq", "Eq. ")):
-        if words.startswith(short):
-            return long + words.removeprefix(short)
-    return words
+    words = {"sec": "Sec. ", "fig": "Fig. ", "tab": "Table ", "eq": "Eq. "}
+    return re.sub("^(sec|fig|tab|eq)", lambda found: words[found[0]], source.partition(":")[2])
 
 
 def baselines_table() -> str:
@@ -138,24 +107,15 @@ def baselines_table() -> str:
         shares = coref.accuracy(documents, choose).values()
         cells = " | ".join(f"{100 * right / asked:.0f}" for right, asked in shares)
         lines.append(f"| {name} | {cells} |")
-    counts = coref.accuracy(documents, coref.nearest).values()
-    lines.append(f"| *mentions asked* | {' | '.join(f'*{asked}*' for _, asked in counts)} |")
+    lines.append(f"| *mentions asked* | {' | '.join(f'*{asked}*' for _, asked in shares)} |")
     return "\n".join(lines) + "\n"
 
 
 def book_citation(root: Path) -> str:
     """How to cite the book, from CITATION.cff."""
     told = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
-    fields = {
-        "author": " and ".join(f"{{{author['name']}}}" for author in told["authors"]),
-        "title": told["title"],
-        "version": told["version"],
-        "year": str(told["date-released"])[:4],
-        "license": f"{told['license']} (code), CC BY 4.0 (text)",
-    }
-    lines = (f"  {name:7} = {{{value}}}," for name, value in fields.items())
-    entry = "\n".join(("@software{attnlib,", *lines, "}"))
-    return f"{_plain(told['message'])}\n\n```bibtex\n{entry}\n```\n"
+    year = str(told["date-released"])[:4]
+    return filled(HERE / "citation.md", plain=_plain, year=year, **told)
 
 
 def paper_citations(root: Path) -> str:
