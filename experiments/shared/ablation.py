@@ -16,12 +16,12 @@ import pandas as pd
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
-from scipy.stats import binomtest, rankdata
+from scipy.stats import binomtest
 from torch import Tensor
 from torch.nn import functional
 
 from attnlib.attention.ablation import every_head, every_layer, replays
-from attnlib.attention.encode import Batch, batches, tokenized, truncated
+from attnlib.attention.encode import Batch
 from attnlib.attention.interventions import Head, Variant, single_heads
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Question
@@ -32,9 +32,9 @@ from attnlib.measuring.stream import Progress
 from bookkit.claims import Finding
 from experiments.shared.training.answers import score_answers
 from experiments.shared.training.finetune import FineTuned
-from experiments.shared.training.glue import labels_of
+from experiments.shared.training.glue import labels_of, row_scores
 from experiments.shared.training.spanmodel import SpanReader
-from experiments.shared.training.spans import Candidate, Window, answerable, best_answers, targets
+from experiments.shared.training.spans import Candidate, Window, best_answers, open_logits, targets
 
 DRAWS = 2000
 """Times that articles, and random sets, are drawn again."""
@@ -105,9 +105,7 @@ def _losses(
     reader: SpanReader, hidden: Tensor, batch: Batch, windows: Sequence[Window], wanted: Tensor
 ) -> np.ndarray:
     """Of each window, the mean cross-entropy of its answer's ends; NaN if it has no answer."""
-    logits = reader.head(hidden).float()
-    closed = ~answerable(windows, batch).unsqueeze(-1)
-    logits = logits.masked_fill(closed, torch.finfo(logits.dtype).min)
+    logits = open_logits(reader.head(hidden).float(), batch, windows)
     ends = wanted[list(batch.index)]
     loss = functional.cross_entropy(logits, ends, reduction="none").mean(-1)
     # Piece 0 is [CLS]: the window does not hold its answer.
@@ -229,20 +227,13 @@ def disabled(
     if not variants:
         raise BadValue("no variant was given; expected at least one, such as a head to disable.")
     labels = labels_of(corpus, model.task).astype(np.float64)
-    limit = model.facts["recipe"]["max_length"]
-    pieces = (
-        one if len(one) <= limit else truncated(one, limit)
-        for one in tokenized(corpus.examples, model.encoder)
-    )
     found = np.empty((1 + len(variants), len(corpus)))
     done = 0
-    for batch in batches(pieces, model.encoder, batch_size=batch_size):
+    for batch in model.batches(corpus.examples, batch_size):
         states = replays(model.encoder, batch, [(), *variants.values()])
         for row, hidden in enumerate(states):
             with torch.inference_mode():
-                logits = model.head(hidden, batch)
-            own = logits[:, 0] if model.task.regression else logits.argmax(-1)
-            found[row, list(batch.index)] = own.to("cpu", torch.float64).numpy()
+                found[row, list(batch.index)] = model.answers(model.head(hidden, batch))
         done += len(batch)
         if progress is not None:
             progress(done, len(corpus))
@@ -267,26 +258,6 @@ def drawn_changes(found: Answers, *, draws: int = TASK_DRAWS, seed: int = 0) -> 
         places = rng.integers(0, n, n)
         values[draw] = 100 * row_scores(found.answers[:, places], found.labels[places], found.task)
     return values[:, 1:] - values[:, :1]
-
-
-def row_scores(
-    answers: NDArray[np.float64], labels: NDArray[np.float64], task: Task
-) -> NDArray[np.float64]:
-    """The task's metric of every row of answers (row, example), all at once."""
-    if task.metric == "accuracy":
-        return np.asarray((answers == labels).mean(1))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        if task.metric == "f1":
-            named, wanted = answers == 1, labels == 1
-            return np.asarray(2 * (named & wanted).sum(1) / (named.sum(1) + wanted.sum()))
-        if task.metric in ("pearson", "spearman"):
-            if task.metric == "spearman":
-                answers, labels = rankdata(answers, axis=1), rankdata(labels)
-            a, b = answers - answers.mean(1, keepdims=True), labels - labels.mean()
-            return np.asarray(a @ b / np.sqrt((a * a).sum(1) * (b * b).sum()))
-    raise BadValue(
-        f"metric '{task.metric}' has no form by rows; expected accuracy, f1 or a correlation."
-    )
 
 
 def p_values(found: Answers, *, draws: int = TASK_DRAWS, seed: int = 0) -> NDArray[np.float64]:

@@ -38,11 +38,6 @@ _UNREADABLE = (
 )
 
 
-def has_reader(encoder: Encoder) -> bool:
-    """Whether a span head lies beside the encoder's weights. Damaged files are an error."""
-    return len(_head_weights(encoder)) == 2
-
-
 def published_reader(encoder: Encoder) -> SpanReader:
     """The encoder with its published span head, as it was trained elsewhere.
 

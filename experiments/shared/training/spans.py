@@ -145,6 +145,14 @@ def answerable(windows: Sequence[Window], batch: Batch) -> Bool[Tensor, "batch p
     return found.to(batch.device) | batch.cls
 
 
+def open_logits(
+    logits: Float[Tensor, "batch piece 2"], batch: Batch, windows: Sequence[Window]
+) -> Float[Tensor, "batch piece 2"]:
+    """The logits with as good as no chance for pieces where no answer may begin or end."""
+    closed = ~answerable(windows, batch).unsqueeze(-1)
+    return logits.masked_fill(closed, torch.finfo(logits.dtype).min)
+
+
 def targets(
     windows: Sequence[Window], questions: Sequence[Question]
 ) -> tuple[list[tuple[int, int]], int]:
