@@ -26,11 +26,11 @@ from attnlib.attention.interventions import Head, Variant, single_heads
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Question
 from attnlib.data.tasks import Task
-from attnlib.errors import BadValue, CorpusError
+from attnlib.errors import BadValue
 from attnlib.measuring.bootstrap import percentile_interval
 from attnlib.measuring.stream import Progress
 from bookkit.claims import Finding
-from experiments.shared.training.answers import score_answers
+from experiments.shared.training.answers import check_answered, group_numbers, score_answers
 from experiments.shared.training.finetune import FineTuned
 from experiments.shared.training.glue import labels_of, row_scores
 from experiments.shared.training.spanmodel import SpanReader
@@ -75,12 +75,7 @@ def ablated(
     if not questions or not variants:
         given = f"{len(questions)} questions and {len(variants)} variants"
         raise BadValue(f"{given} to ablate on; expected one or more of each.")
-    without = [question.id for question in questions if not question.answers]
-    if without:
-        raise CorpusError(
-            f"question '{without[0]}' has no accepted answer; expected one or more. Leave out the "
-            "questions that cannot be scored."
-        )
+    check_answered(questions)
     windows = reader.windows(questions)
     ends, _ = targets(windows, questions)
     wanted = torch.tensor(ends, device=reader.encoder.device)
@@ -169,12 +164,11 @@ def paired_loss(
             f"scores of {len(one)} and {others.shape[-1]} questions in {len(groups)} groups; "
             "expected the same questions everywhere."
         )
-    number = {group: place for place, group in enumerate(dict.fromkeys(groups))}
-    of = np.array([number[group] for group in groups])
-    sizes = np.bincount(of).astype(float)
-    sums = np.stack([np.bincount(of, row - one, len(number)) for row in others])
+    group = group_numbers(groups)
+    sizes = np.bincount(group).astype(float)
+    sums = np.stack([np.bincount(group, row - one) for row in others])
     value = float(sums.sum() / len(sums) / sizes.sum())
-    if len(number) < 2:
+    if len(sizes) < 2:
         return Finding(value)
     generator = np.random.default_rng(seed)
     drawn = generator.multinomial(len(sizes), np.full(len(sizes), 1 / len(sizes)), DRAWS)
