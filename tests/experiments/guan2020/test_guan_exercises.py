@@ -75,7 +75,8 @@ def test_the_names_of_the_four_clusters_by_hand() -> None:
         [0.49, 0.44, 0.07],
         [0.53, 0.10, 0.38],
     ]
-    names = naming(np.array(special_near_far), [0, 1, 2, 3], special=[0], near=[1]).names
+    heads = np.array(special_near_far)
+    names = naming(heads, Clustering(np.arange(4), heads, 0.0), special=[0], near=[1]).names
     assert names == ("dense", "diagonal", "dense&vertical", "vertical")
 
 
