@@ -10,7 +10,7 @@ import pytest
 from attnlib.metrics.distance import distance_metrics
 from experiments.guan2020.clusters import matched, silhouettes
 from experiments.shared.ablation import harm_p_value
-from experiments.shared.head_types import fitted, naming
+from experiments.shared.head_types import Clustering, fitted, naming
 from experiments.shared.training.answers import exact_match, token_f1
 from tests.maps import attention_of
 
