@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from attnlib.measuring.head_tables import head_names
 from attnlib.measuring.significance import ALPHA
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
@@ -46,26 +48,21 @@ def label_agreement(labels: pd.DataFrame, numbers: pd.DataFrame, *, seed: int = 
              out over all heads), p_within (inside layers), q, q_within
     """
     namings = {name: labels_of(labels, name) for name in VOCABULARIES}
-    n_draws = len(namings["clark"][1])
-    layer, quarter = _baselines(labels, numbers)
-    namings |= {
-        name: (own, np.tile(own, (n_draws, 1)))
-        for name, own in zip(BASELINES, (layer, quarter), strict=True)
-    }
+    entropy = numbers[numbers["key"] == "entropy"].sort_values(["layer", "head"])
+    layer = entropy["layer"].to_numpy().astype(str)
+    rank = entropy["mean"].rank(method="first").to_numpy() - 1
+    quarter = (QUARTERS * rank // len(rank)).astype(int).astype(str)
+    for name, own in zip(BASELINES, (layer, quarter), strict=True):
+        namings[name] = own, np.tile(own, (len(namings["clark"][1]), 1))
     rows, values = [], {}
     for one, other in combinations(namings, 2):
         first, second = namings[one][0], namings[other][0]
         values[one, other] = compared(adjusted_information, namings[one], namings[other])
-        by_layer = "layer" in (one, other)
-        rows.append(
-            {"one": one, "other": other, **ends("ami", values[one, other])}
-            | {"p": shuffled_p(first, second, seed=seed)}
-            | {
-                "p_within": np.nan
-                if by_layer
-                else shuffled_p(first, second, within=layer, seed=seed)
-            }
-        )
+        row: dict[str, Any] = {"one": one, "other": other, **ends("ami", values[one, other])}
+        row |= {"p": shuffled_p(first, second, seed=seed), "p_within": np.nan}
+        if one != "layer" != other:
+            row["p_within"] = shuffled_p(first, second, within=layer, seed=seed)
+        rows.append(row)
     table = pd.DataFrame(rows)
     table["q"], table["q_within"] = controlled(table["p"]), controlled(table["p_within"])
     papers = table[[of_papers(row.one, row.other) for row in table.itertuples()]]
@@ -93,48 +90,36 @@ def of_papers(one: str, other: str) -> bool:
     return not {one, other} & set(BASELINES) and {one, other} != SAME_PAPER
 
 
-def _baselines(labels: pd.DataFrame, numbers: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    heads = labels[labels["vocabulary"] == "clark"].sort_values(["layer", "head"])
-    rows = numbers[numbers["key"] == "entropy"].sort_values(["layer", "head"])
-    rank = rows["mean"].rank(method="first").to_numpy() - 1
-    quarter = (QUARTERS * rank // len(rank)).astype(int)
-    return heads["layer"].to_numpy().astype(str), quarter.astype(str)
-
-
 @experiment(version=1)
 def question_agreement(labels: pd.DataFrame, *, seed: int = 0) -> Found:
     """Cohen's kappa of every two vocabularies on questions that all of them answer.
 
     table  question, one, other, kappa, low, high, p, p_within, yes_one, yes_other (heads)
     """
-    heads = labels.drop_duplicates(["layer", "head"]).sort_values(["layer", "head"])
-    layer = heads["layer"].to_numpy()
+    layer = _heads_of(labels)["layer"].to_numpy()
     namings = {name: labels_of(labels, name) for name in VOCABULARIES}
     rows, found, unanimous = [], {}, np.array(True)
     for question in QUESTIONS:
-        replies: dict[str, Naming] = {}
-        for name, (whole, draws) in namings.items():
-            replies[name] = answers(whole, name, question), answers(draws, name, question)
+        replies: dict[str, Naming] = {
+            name: (answers(whole, name, question), answers(draws, name, question))
+            for name, (whole, draws) in namings.items()
+        }
         every = np.stack([np.vstack(reply) for reply in replies.values()])  # naming draw head
         unanimous = unanimous & (every == every[0]).all(0)
         kappas = {}
         for one, other in combinations(VOCABULARIES, 2):
             first, second = replies[one][0], replies[other][0]
             kappas[one, other] = compared(agreement_kappa, replies[one], replies[other])
-            rows.append(
-                {
-                    **{"question": question, "one": one, "other": other},
-                    **ends("kappa", kappas[one, other]),
-                    "p": shuffled_p(first, second, kappa, seed=seed),
-                    "p_within": shuffled_p(first, second, kappa, within=layer, seed=seed),
-                    **{"yes_one": int(first.sum()), "yes_other": int(second.sum())},
-                }
-            )
-        papers = pd.DataFrame([own for pair, own in kappas.items() if of_papers(*pair)])
-        others = [own for pair, own in kappas.items() if of_papers(*pair) and "clark" not in pair]
+            row: dict[str, Any] = {"question": question, "one": one, "other": other}
+            row |= ends("kappa", kappas[one, other])
+            row["p"] = shuffled_p(first, second, kappa, seed=seed)
+            row["p_within"] = shuffled_p(first, second, kappa, within=layer, seed=seed)
+            rows.append({**row, "yes_one": int(first.sum()), "yes_other": int(second.sum())})
+        papers = pd.DataFrame({pair: own for pair, own in kappas.items() if of_papers(*pair)}).T
+        others = papers.drop(index="clark", level=0)
         found[f"kappa.{question}.least"] = drawn(papers.min())
         found[f"kappa.{question}.median"] = drawn(papers.median())
-        found[f"kappa.{question}.without_clark"] = drawn(pd.DataFrame(others).median())
+        found[f"kappa.{question}.without_clark"] = drawn(others.median())
     found["agree.unanimous"] = drawn(unanimous.mean(1))
     return Found(pd.DataFrame(rows), found, {"questions": ASKED})
 
@@ -145,23 +130,23 @@ def confusion_wall(labels: pd.DataFrame) -> pd.DataFrame:
     columns  one, other, row, column (labels), n, expected, heads (names), odd: the two labels
              answer a question differently
     """
-    named = labels.drop_duplicates(["layer", "head"]).sort_values(["layer", "head"])
-    heads = np.array([f"{row.layer}-{row.head}" for row in named.itertuples()])
+    heads = np.array(head_names(_heads_of(labels)))
     rows = []
     for one, other in combinations(VOCABULARIES, 2):
         first, second = labels_of(labels, one)[0], labels_of(labels, other)[0]
         for row, column in product(sorted(set(first)), sorted(set(second))):
             chosen = (first == row) & (second == column)
             by_chance = (first == row).sum() * (second == column).sum() / len(heads)
-            rows.append(
-                {
-                    **{"one": one, "other": other, "row": row, "column": column},
-                    **{"n": int(chosen.sum()), "expected": float(by_chance)},
-                    "heads": " ".join(heads[chosen]),
-                    "odd": _odd(row, one, column, other),
-                }
-            )
+            crossed = {"one": one, "other": other, "row": row, "column": column}
+            crossed |= {"n": int(chosen.sum()), "expected": float(by_chance)}
+            odd = _odd(row, one, column, other)
+            rows.append({**crossed, "heads": " ".join(heads[chosen]), "odd": odd})
     return pd.DataFrame(rows)
+
+
+def _heads_of(labels: pd.DataFrame) -> pd.DataFrame:
+    """One row per head, in the order of `labels_of`."""
+    return labels.drop_duplicates(["layer", "head"]).sort_values(["layer", "head"])
 
 
 def _odd(row: str, one: str, column: str, other: str) -> bool:
@@ -172,7 +157,7 @@ def _odd(row: str, one: str, column: str, other: str) -> bool:
     if row in ("other", "none") or column in ("other", "none"):
         return False
     says = {
-        name: {q for q in ("near", "special") if QUESTIONS[q][name](label)}
+        name: {q for q in ("near", "special") if label in QUESTIONS[q][name]}
         for name, label in ((one, row), (other, column))
     }
     neither = not says[one] and not says[other]

@@ -30,6 +30,7 @@ from attnlib.errors import BadValue
 from attnlib.measuring.bootstrap import percentile_interval
 from attnlib.measuring.stream import Progress
 from bookkit.claims import Finding
+from experiments.shared.intervals import chance_p
 from experiments.shared.training.answers import check_answered, group_numbers, score_answers
 from experiments.shared.training.finetune import FineTuned
 from experiments.shared.training.glue import labels_of, row_scores
@@ -182,7 +183,7 @@ def harm_p_value(ours: float, draws: Float[np.ndarray, " draw"]) -> float:
 
     (1 + random sets that are at most as high) / (1 + random sets)
     """
-    return float((1 + (draws <= ours + 1e-12).sum()) / (1 + len(draws)))
+    return chance_p(-ours, -draws)
 
 
 # --- answers to the inputs of a task --------------------------------------------------------------
@@ -274,8 +275,7 @@ def p_values(found: Answers, *, draws: int = TASK_DRAWS, seed: int = 0) -> NDArr
             row_scores(np.where(swap, *pair), found.labels, found.task)
             for pair in ((row, whole), (whole, row))
         )
-        seen = abs(own[1 + place] - own[0])
-        p[place] = (1 + (np.abs(first - second) >= seen - 1e-12).sum()) / (1 + draws)
+        p[place] = chance_p(abs(own[1 + place] - own[0]), np.abs(first - second))
     return p
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
-
-import pandas as pd
 
 from attnlib.data.assets import known
 from attnlib.data.corpora import (
@@ -117,26 +116,14 @@ class Chapter(kit.Chapter):
         return {"asset": asset, "digest": asset_pin(asset)}
 
     def run_each(
-        self, experiment: Experiment, corpora: Iterable[str], limit: int | None = None, **given: Any
+        self, experiment: Experiment, corpora: Iterable[str], **given: Any
     ) -> dict[str, Found]:
         """The same experiment on several corpora, by their names."""
-        return {name: self.run(experiment, self.corpus(name, limit), **given) for name in corpora}
+        return {name: self.run(experiment, self.corpus(name), **given) for name in corpora}
 
     def view(self, texts: Sequence[Any]) -> View:
         """The head viewer on some texts, or pairs of texts, to choose from."""
         return view_of(self.run(head_readings, texts=list(texts)))
-
-    def measure(
-        self, corpus: str | Source[Corpus], metrics: Sequence[str], **options: Any
-    ) -> pd.DataFrame:
-        """The table of some metrics on a corpus: one row per metric and head.
-
-        options  limit with a corpus name, and all that `attnlib.measure` takes besides
-        """
-        if isinstance(corpus, str):
-            length = options.get("max_length", 128)
-            corpus = self.corpus(corpus, options.pop("limit", None), max_length=length)
-        return self.run(measured, corpus, metrics=list(metrics), **options).table
 
 
 @experiment(version=1)
@@ -226,9 +213,7 @@ def test_documents(corpus: Corpus, *, n_test: int, seed: int) -> Corpus:
 
 def split_by_document(corpus: Corpus, n_test: int, seed: int = 0) -> tuple[Corpus, Corpus]:
     """Documents drawn at random until they hold `n_test` examples, and all other documents."""
-    sizes: dict[str, int] = {}
-    for one in corpus.examples:
-        sizes[_document(one)] = sizes.get(_document(one), 0) + 1
+    sizes = Counter(map(_document, corpus.examples))
     chosen: set[str] = set()
     for name in random.Random(seed).sample(sorted(sizes), len(sizes)):
         if sum(sizes[other] for other in chosen) >= n_test:

@@ -46,6 +46,7 @@ from experiments.clark2019.surface import behaviours
 from experiments.kovaleva2019.patterns import PATTERNS, rule
 from experiments.shared.chapter import describe_corpus
 from experiments.shared.head_types import fitted, named_types
+from experiments.shared.intervals import chance_p
 from experiments.shared.sortings import agreement_kappa
 from tests.attnlib.measuring.test_prediction import picked, random_maps, random_trees
 from tests.maps import random_attention
@@ -148,7 +149,7 @@ def test_every_label_answers_every_question() -> None:
             assert said == {True, False}, (question, name)
     for name, classes in VOCABULARIES.items():
         for label in classes:
-            near, special, spread = (QUESTIONS[q][name](label) for q in QUESTIONS)
+            near, special, spread = (label in QUESTIONS[q][name] for q in QUESTIONS)
             assert not (spread and (near or special)), (name, label)
 
 
@@ -408,7 +409,7 @@ def important(seed: int = 0) -> pd.DataFrame:
     draw = np.random.default_rng(seed)
     layer, head = (part.ravel() + 1 for part in np.indices((6, 8)))
     table = pd.DataFrame({"layer": layer, "head": head})
-    for name in importance.MEASURES:
+    for name in vocabularies.MEASURES:
         table[name] = draw.normal(size=48)
     table["gradient"] = table["cost"] + 0.1 * draw.normal(size=48)
     table["questions"] = table["cost"] ** 3
@@ -477,7 +478,7 @@ def test_of_noise_nothing_can_be_said() -> None:
     assert (found.table["q"] > 0.05).all() and (found.table["low"] < found.table["high"]).all()
     assert found.findings["saying.helped"].value == 0
     assert found.findings["saying.idle"].value == 1
-    assert found.table["saying"].tolist() == list(importance.SAYINGS)
+    assert found.table["saying"].tolist() == list(vocabularies.SAYINGS)
 
 
 def test_a_saying_that_is_true_is_found() -> None:
@@ -526,8 +527,8 @@ def test_shares_and_counts_by_hand() -> None:
 
 
 def test_nothing_to_correlate_has_no_p() -> None:
-    assert math.isnan(importance.two_sided(math.nan, np.zeros(9)))
-    assert importance.two_sided(0.5, np.array([0.1, -0.6, 0.2])) == 0.5
+    assert math.isnan(chance_p(math.nan, np.zeros(9)))
+    assert chance_p(0.5, np.abs([0.1, -0.6, 0.2])) == 0.5
 
 
 # --- stability ------------------------------------------------------------------------------------
@@ -610,7 +611,7 @@ def test_every_claim_asks_for_a_number_that_some_experiment_names() -> None:
         *("forecast.influence.label_loss", "importance.median", "importance.alike_within"),
         *("importance.cost_gradient", "stability.inputs.least", "stability.domains.least"),
         *("models.twin.median", "models.order", "form.kappa", "form.lead"),
-        *(f"saying.{name}" for name in importance.SAYINGS),
+        *(f"saying.{name}" for name in vocabularies.SAYINGS),
         *("saying.one_job", "saying.one_head", "saying.idle", "saying.helped"),
     }
     asked = {claim.phenomenon.measure for claim in load_paper("agreement").claims}
