@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from attnlib.data.corpora import Corpus
-from attnlib.measuring.best_heads import DIRECTIONS, OFFSETS, hits, offset_hits
+from attnlib.measuring.best_heads import DIRECTIONS, OFFSETS, _by_sentence, hits, offset_hits
 from attnlib.measuring.bootstrap import estimate
 from attnlib.measuring.head_tables import head_rows
 from attnlib.measuring.prediction import is_punct, predictions
@@ -41,8 +41,8 @@ def head_relations(
         places = offset_hits(found, words, OFFSETS["paper"])
         baseline = places[:, places.mean(0).argmax()].astype(float)
         gain = right - baseline[:, None]
-        by_sentence = _by_sentence(gain, found.rank[words], found.n_sentences)
-        ends = estimate(*by_sentence, micro=True, seed=seed)
+        sums = _gathered(gain, found.rank[words], found.n_sentences)
+        ends = estimate(*sums, micro=True, seed=seed)
         table = _head_table(found.n_heads, direction=np.array(DIRECTIONS)[better])
         table = table.assign(accuracy=100 * right.mean(0), baseline=100 * baseline.mean())
         table = table.assign(gain=100 * ends.mean, low=100 * ends.low, high=100 * ends.high)
@@ -57,14 +57,9 @@ def _head_table(n_heads: int, **columns: np.ndarray) -> pd.DataFrame:
     return head_rows(**{name: one.reshape(-1, n_heads) for name, one in columns.items()})
 
 
-def _by_sentence(
-    values: np.ndarray, rank: np.ndarray, n_sentences: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Sums and numbers of the dependencies of each sentence: (sentence, head) each."""
-    total = np.zeros((n_sentences, values.shape[1]))
-    np.add.at(total, rank, values)
-    count = np.bincount(rank, minlength=n_sentences).astype(float)
-    return total, np.broadcast_to(count[:, None], total.shape)
+def _gathered(values: np.ndarray, rank: np.ndarray, n: int) -> np.ndarray:
+    """Sums and numbers of the values of each sentence or document: (2, rank, head)."""
+    return np.stack([_by_sentence(column, rank, n) for column in values.T], axis=-1)
 
 
 @experiment(version=1)
@@ -84,7 +79,7 @@ def head_coreference(
     found = choices(encoder, corpus.examples, max_length=max_length, progress=progress)
     right = found.by_head["mentions"].astype(float)
     documents = np.unique(found.document, return_inverse=True)[1]
-    ends = estimate(*_by_sentence(right, documents, documents.max() + 1), micro=True, seed=seed)
+    ends = estimate(*_gathered(right, documents, documents.max() + 1), micro=True, seed=seed)
     values = {"accuracy": ends.mean, "low": ends.low, "high": ends.high}
     table = _head_table(found.n_heads, **{name: 100 * one for name, one in values.items()})
     baselines = {name: 100 * float(own.mean()) for name, own in found.baselines.items()}

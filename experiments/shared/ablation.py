@@ -139,11 +139,9 @@ def spread_out(groups: Sequence[str], n: int) -> list[int]:
     """Places of n questions, taken from the articles in turn, so that each has its share."""
     if n < 1:
         raise BadValue(f"{n} questions were asked for; expected one or more.")
-    by_group: dict[str, list[int]] = {}
-    for place, group in enumerate(groups):
-        by_group.setdefault(group, []).append(place)
-    turns = sorted((turn, group, p) for group, ps in by_group.items() for turn, p in enumerate(ps))
-    return sorted(place for _, _, place in turns[:n])
+    table = pd.DataFrame({"group": list(groups)})
+    table["turn"] = table.groupby("group").cumcount()
+    return sorted(table.sort_values(["turn", "group"]).index[:n].tolist())
 
 
 def paired_loss(

@@ -175,7 +175,7 @@ def finetuned(
         if known.regression:  # start at the mean score, not at 0, which costs half an epoch
             head.out.bias.data.fill_(float(wanted.float().mean()))
         model = FineTuned(own, head, known, {})
-        logits_of = _OnFrozen(model) if start == "frozen" else model.logits
+        logits_of = _on_frozen(model) if start == "frozen" else model.logits
 
         def loss(batch: Batch) -> Tensor:
             logits, right = logits_of(batch), wanted[list(batch.index)]
@@ -219,19 +219,17 @@ def _random(encoder: Encoder, seed: int) -> Any:
     return fresh.to(device=encoder.device, dtype=next(given.parameters()).dtype)
 
 
-class _OnFrozen:
+def _on_frozen(model: FineTuned) -> Callable[[Batch], Tensor]:
     """The logits of a head in training on an encoder that is not: every input is read only once."""
+    known: dict[tuple[int, ...], Tensor] = {}
 
-    def __init__(self, model: FineTuned) -> None:
-        self.model = model
-        self.known: dict[tuple[int, ...], Tensor] = {}
-
-    def __call__(self, batch: Batch) -> Tensor:
+    def logits(batch: Batch) -> Tensor:
         rows = zip(batch.ids.tolist(), batch.real.sum(1).tolist(), strict=True)
         read = [tuple(ids[:n]) for ids, n in rows]
-        if not self.known.keys() >= set(read):
+        if not known.keys() >= set(read):
             with torch.no_grad():
-                encoder = self.model.encoder
-                hidden = encoder.model(**model_inputs(batch, encoder))[0]
-            self.known |= zip(read, cls_states(hidden, batch), strict=True)
-        return self.model.head.on_cls(torch.stack([self.known[pieces] for pieces in read]))
+                hidden = model.encoder.model(**model_inputs(batch, model.encoder))[0]
+            known.update(zip(read, cls_states(hidden, batch), strict=True))
+        return model.head.on_cls(torch.stack([known[pieces] for pieces in read]))
+
+    return logits

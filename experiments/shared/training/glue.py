@@ -43,15 +43,15 @@ def f1(predictions: ArrayLike, labels: ArrayLike) -> Any:
 def pearson(predictions: ArrayLike, labels: ArrayLike) -> Any:
     """Pearson's correlation; NaN if either side is constant or there are fewer than two."""
     p, t = (_centred(values) for values in _paired(predictions, labels))
-    below = np.sqrt((p * p).sum(-1) * (t * t).sum(-1))
-    return np.clip(_ratio((p * t).sum(-1), below), -1, 1)
+    return np.clip(_ratio(p @ t, np.sqrt((p * p).sum(-1) * (t * t).sum())), -1, 1)
 
 
 def _centred(values: Numbers) -> Numbers:
-    """Values less their mean, scaled to 1 (squares of tiny ones would vanish); NaN of equals."""
+    """Values less their mean; NaN of equals. Tiny ones are scaled: their squares would vanish."""
     apart = values - values.mean(-1, keepdims=True) if values.size else values
+    power = np.frexp(np.abs(apart).max(-1, keepdims=True, initial=0))[1]
     equal = (values == values[..., :1]).all(-1, keepdims=True)
-    return np.where(equal, np.nan, _ratio(apart, np.abs(apart).max(-1, keepdims=True, initial=0)))
+    return np.where(equal, np.nan, np.ldexp(apart, -power))  # powers of 2 round nothing
 
 
 def _ratio(above: ArrayLike, below: ArrayLike) -> Any:

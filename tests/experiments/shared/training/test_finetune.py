@@ -184,7 +184,7 @@ def test_a_frozen_encoder_reads_every_input_once(
 
         return logits
 
-    monkeypatch.setattr(finetune, "_OnFrozen", every_time)
+    monkeypatch.setattr(finetune, "_on_frozen", every_time)
     plain = finetuned(bert, toy, "sst2", recipe=recipe, start="frozen", cache=tmp_path / "plain")
     assert reads == plain.facts["steps"] > 2
     for name, value in once.head.state_dict().items():
