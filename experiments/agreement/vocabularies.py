@@ -175,22 +175,21 @@ def _types(seen: Sighting, counts: Counts, seed: int) -> Iterator[np.ndarray]:
 
 def _roles(seen: Sighting, counts: Counts, threshold: float) -> np.ndarray:
     """Pande: the set of coarse roles that the z-test assigns."""
-    sets = {frozenset(name.split("+")): place for place, name in enumerate(ROLE_SETS)}
-    has = []
-    for score in JUDGED.values():
+    bits = np.zeros((len(counts), np.prod(seen.shape)), int)  # one for every role
+    for place, score in enumerate(JUDGED.values()):
         values = seen.values[f"bias_{score}"]
         flat = values.reshape(len(values), -1)
         n = counts @ (~np.isnan(flat)).astype(float)
         mean, square = _mean(flat, counts), _mean(flat**2, counts)
         with np.errstate(invalid="ignore", divide="ignore"):
             sd = np.sqrt(np.maximum(square - mean**2, 0) * n / np.maximum(n - 1, 1))
-            has.append(np.nan_to_num(from_moments(mean, sd, n, threshold).p, nan=1.0) < ALPHA)
-    roles, flags = list(JUDGED), np.stack(has)
-    found = np.zeros(flags.shape[1:], int)
-    for pattern in np.unique(flags.reshape(len(flags), -1).T, axis=0):
-        own = frozenset(np.array(roles)[pattern].tolist() or [NO_ROLE])
-        found[(flags == pattern[:, None, None]).all(0)] = sets[own]
-    return found
+            has = np.nan_to_num(from_moments(mean, sd, n, threshold).p, nan=1.0) < ALPHA
+        bits += has * 2**place
+    sets = [
+        "+".join(role for place, role in enumerate(JUDGED) if code >> place & 1) or NO_ROLE
+        for code in range(2 ** len(JUDGED))
+    ]
+    return np.array([ROLE_SETS.index(name) for name in sets])[bits]
 
 
 def _halves(

@@ -22,6 +22,7 @@ from attnlib.data.corpora import (
 )
 from attnlib.data.parser import PARSER
 from attnlib.errors import BadValue, CorpusError
+from attnlib.files import sha256_of
 from attnlib.measuring.stream import chosen_metrics, stream
 from attnlib.models import Encoder, load_encoder, model_folder, weights_digest
 from attnlib.plots.viewer import View
@@ -173,7 +174,7 @@ def _pins_of(name: str) -> dict[str, Any]:
     info = known_corpora().get(corpus_name(name))
     if info is None:
         path = Path(name)
-        return {"file": hashlib.sha256(path.read_bytes()).hexdigest()} if path.is_file() else {}
+        return {"file": sha256_of(path)} if path.is_file() else {}
     pins = {"assets": [asset_pin(asset) for asset in info.assets]}
     if info.folder is not None:
         pins["folder"] = [file_digest(info.folder)]
@@ -192,9 +193,7 @@ def file_digest(folder: Path) -> str:
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         if any(part.startswith((".", "__")) for part in path.relative_to(folder).parts):
             continue  # notes on how it came here
-        digest.update(f"{path.relative_to(folder)}\0".encode())
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
+        digest.update(f"{path.relative_to(folder)}\0".encode() + bytes.fromhex(sha256_of(path)))
     return digest.hexdigest()[:16]
 
 
@@ -219,15 +218,15 @@ def split_by_document(corpus: Corpus, n_test: int, seed: int = 0) -> tuple[Corpu
         if sum(sizes[other] for other in chosen) >= n_test:
             break
         chosen.add(name)
-    sides = [
-        tuple(e for e in corpus.examples if (_document(e) in chosen) is t) for t in (False, True)
-    ]
+    sides = [[e for e in corpus.examples if (_document(e) in chosen) is t] for t in (False, True)]
     if not all(sides):
         raise CorpusError(
             f"'{corpus.name}' has {len(sizes)} document(s) and cannot be split by document. "
             "Give a test corpus of its own."
         )
-    train, test = (replace(corpus, examples=side, digest=examples_digest(side)) for side in sides)
+    train, test = (
+        replace(corpus, examples=tuple(side), digest=examples_digest(side)) for side in sides
+    )
     return train, test
 
 
