@@ -27,9 +27,8 @@ from attnlib.attention.interventions import (
 )
 from attnlib.data import corpora
 from attnlib.data.corpora import Corpus
-from attnlib.data.examples import Question
 from attnlib.data.tasks import TASKS, Task
-from attnlib.errors import BadValue, CorpusError
+from attnlib.errors import BadValue
 from attnlib.measuring.bootstrap import percentile_interval
 from attnlib.measuring.significance import benjamini_hochberg
 from attnlib.measuring.stream import Progress, stream
@@ -48,7 +47,7 @@ from experiments.shared.ablation import (
 )
 from experiments.shared.head_types import TYPES, fitted, named_types
 from experiments.shared.training import publishedreader
-from experiments.shared.training.answers import summary
+from experiments.shared.training.answers import check_answered, summary
 from experiments.shared.training.finetune import FineTuned, finetuned
 from experiments.shared.training.loop import Recipe
 from experiments.shared.training.spanmodel import SpanReader
@@ -91,7 +90,7 @@ def ablation(
     asked = corpora.load_corpus(task, limit=limit, seed=seed, tokenizer=encoder.tokenizer)
     own = task_of(asked)
     if own is None:
-        check_questions(asked)
+        check_answered(asked.examples, asked.name)
     check_heads(heads, each, encoder)
     width = max_length or min(128 if own else 256, encoder.max_length)
     plan = Recipe(batch_size=16, max_length=width, seed=seed, **recipe)
@@ -139,15 +138,6 @@ def manner(
 def task_of(corpus: Corpus) -> Task | None:
     """The task whose labels a corpus has; None if it is no task's."""
     return TASKS.get(corpus.name.partition(":")[0]) if corpus.kind == "task" else None
-
-
-def check_questions(corpus: Corpus) -> None:
-    """Refuse a corpus that asks nothing."""
-    if not all(isinstance(example, Question) for example in corpus.examples):
-        raise CorpusError(
-            f"'{corpus.name}' is no corpus of questions; expected one such as squad:dev, "
-            "wiki-questions:dev or reader-qa."
-        )
 
 
 def check_heads(given: Sequence[str], each: bool, encoder: Encoder) -> None:

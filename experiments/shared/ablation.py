@@ -73,9 +73,6 @@ def ablated(
 
     variants  name -> the interventions of one pass; none for the model as it is
     """
-    if not questions or not variants:
-        given = f"{len(questions)} questions and {len(variants)} variants"
-        raise BadValue(f"{given} to ablate on; expected one or more of each.")
     check_answered(questions)
     windows = reader.windows(questions)
     ends, _ = targets(windows, questions)
@@ -158,11 +155,6 @@ def paired_loss(
     The interval comes from drawing groups, and random sets, again; NaN with a single group.
     """
     others = np.atleast_2d(other)
-    if others.shape[1:] != one.shape or len(groups) != len(one):
-        raise BadValue(
-            f"scores of {len(one)} and {others.shape[-1]} questions in {len(groups)} groups; "
-            "expected the same questions everywhere."
-        )
     group = group_numbers(groups)
     sizes = np.bincount(group).astype(float)
     sums = np.stack([np.bincount(group, row - one) for row in others])
@@ -217,8 +209,6 @@ def disabled(
     progress: Progress | None = None,
 ) -> Answers:
     """The answers to a labelled corpus as it is and under each variant."""
-    if not variants:
-        raise BadValue("no variant was given; expected at least one, such as a head to disable.")
     labels = labels_of(corpus, model.task).astype(np.float64)
     found = np.empty((1 + len(variants), len(corpus)))
     done = 0

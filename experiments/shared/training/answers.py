@@ -6,6 +6,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -52,19 +53,21 @@ def token_f1(given: str, accepted: Sequence[str]) -> float:
     return max(_overlap(found, Counter(normalised(a).split())) for a in _checked(accepted))
 
 
-def check_answered(questions: Sequence[Question]) -> None:
-    """Refuse a question without an accepted answer."""
-    without = [question.id for question in questions if not question.answers]
-    if without:
+def check_answered(questions: Sequence[Any], corpus: str = "the test") -> None:
+    """Refuse what is no question, and a question without an accepted answer."""
+    wrong = [one.id for one in questions if not getattr(one, "answers", ())]
+    if wrong or not questions:
+        what = f"'{wrong[0]}' has no accepted answer" if wrong else "it is empty"
         raise CorpusError(
-            f"question '{without[0]}' has no accepted answer; expected one or more. Leave out the "
-            "questions that cannot be scored."
+            f"'{corpus}' is no corpus of questions with answers: {what}; expected one such as "
+            "squad:dev, wiki-questions:dev or reader-qa."
         )
 
 
 def score_answers(given: Sequence[str], questions: Sequence[Question]) -> tuple[Numbers, Numbers]:
     """Exact match and F1 of one answer per question, each (question,) from 0 to 1."""
-    check_answered(questions)
+    if questions:
+        check_answered(questions)
     accepted = [[one.text for one in question.answers] for question in questions]
     pairs = list(zip(given, accepted, strict=True))
     return np.array([exact_match(*p) for p in pairs]), np.array([token_f1(*p) for p in pairs])

@@ -16,8 +16,9 @@ from torch.nn import functional
 from attnlib.attention.encode import Batch, batches, check_max_length, model_inputs
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Question
-from attnlib.errors import BadValue, CorpusError
+from attnlib.errors import BadValue
 from attnlib.models import Encoder
+from experiments.shared.training.answers import check_answered
 from experiments.shared.training.finetune import draw_layers
 from experiments.shared.training.kept_models import home_of, tuned
 from experiments.shared.training.loop import SECONDS_BETWEEN, Progress, Recipe
@@ -128,7 +129,7 @@ def spantuned(
     which stands for "not in this window".
     """
     how = recipe or Recipe(max_length=256, batch_size=16)
-    _check_answers(corpus)
+    check_answered(corpus.examples, corpus.name)
     skipped: Counter[str] = Counter()
     limits = {"max_length": how.max_length, "stride": min(stride, how.max_length)}
     windows = windows_of(corpus.examples, encoder, **limits, skipped=skipped)
@@ -168,13 +169,3 @@ def spantuned(
     )
     # The key knows a stride by the windows it makes, and short texts have one whatever it is.
     return SpanReader(own, head, {**facts, "stride": stride})
-
-
-def _check_answers(corpus: Corpus) -> None:
-    wrong = [e.id for e in corpus.examples if not getattr(e, "answers", ())]
-    if wrong or not corpus.examples:
-        what = f"'{wrong[0]}' has no answer" if wrong else "it is empty"
-        raise CorpusError(
-            f"corpus '{corpus.name}' cannot teach a model to answer: {what}; expected "
-            "questions with answers, such as squad:train or wiki-questions:train."
-        )

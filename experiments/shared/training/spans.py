@@ -182,8 +182,6 @@ def candidates(
     A span lies in the paragraph and has at most `max_answer` pieces; its score is the start logit
     of its first piece plus the end logit of its last.
     """
-    if n_best < 1 or max_answer < 1:
-        raise BadValue(f"n_best is {n_best} and max_answer {max_answer}; expected 1 or more.")
     length = batch.length
     inside = answerable(windows, batch) & ~batch.cls
     start = logits[..., 0].float().masked_fill(~inside, -torch.inf)

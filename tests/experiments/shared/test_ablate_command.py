@@ -303,8 +303,8 @@ def test_texts_are_no_questions(run: Run, folders: Callable[[str], Path], tmp_pa
     assert (code, out) == (2, "") and "squad:dev" in sentence(err)
     mixed = Corpus("mixed", "segment", (ASKED[0], Segment("0", "It rained.")), {}, "here", "")
     with pytest.raises(corpora.CorpusError, match="'mixed' is no corpus of questions"):
-        command.check_questions(mixed)
-    command.check_questions(TOY)
+        command.check_answered(mixed.examples, mixed.name)
+    command.check_answered(TOY.examples, TOY.name)
 
 
 def test_a_model_without_a_head_must_learn(

@@ -194,7 +194,7 @@ def test_each_answer_is_scored_against_its_own_question() -> None:
     assert em.dtype == f1.dtype == np.float64
     empty = answers.score_answers([], [])
     assert [values.shape for values in empty] == [(0,), (0,)]
-    with pytest.raises(CorpusError, match="question '3' has no accepted answer"):
+    with pytest.raises(CorpusError, match="'3' has no accepted answer"):
         answers.score_answers(["", "", ""], questions)
 
 

@@ -408,8 +408,13 @@ BLANK = Question("odd:4", "why", " \t ", (Answer(" ", 0),), "")
 @pytest.mark.parametrize(
     ("corpus", "options", "error", "said"),
     [
-        (with_example(UNANSWERED), {}, CorpusError, r"'odd:1' has no answer; expected questions"),
-        (with_example(LABELLED), {}, CorpusError, "'odd:2' has no answer"),
+        (
+            with_example(UNANSWERED),
+            {},
+            CorpusError,
+            r"'odd:1' has no accepted answer; expected one such",
+        ),
+        (with_example(LABELLED), {}, CorpusError, "'odd:2' has no accepted answer"),
         (replace(planted(1), examples=()), {}, CorpusError, "'toy:train' .* it is empty"),
         (with_example(WORDY), {}, TooLong, "question 5 has 33 pieces itself"),
         (planted(4), {"stride": 0}, BadValue, "stride is 0"),
