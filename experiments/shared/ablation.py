@@ -34,8 +34,14 @@ from experiments.shared.intervals import chance_p
 from experiments.shared.training.answers import check_answered, group_numbers, score_answers
 from experiments.shared.training.finetune import FineTuned
 from experiments.shared.training.glue import labels_of, row_scores
-from experiments.shared.training.spanmodel import SpanReader
-from experiments.shared.training.spans import Candidate, Window, best_answers, open_logits, targets
+from experiments.shared.training.spanmodel import (
+    Candidate,
+    SpanReader,
+    Window,
+    best_answers,
+    open_logits,
+    targets,
+)
 
 DRAWS = 2000
 """Times that articles, and random sets, are drawn again."""

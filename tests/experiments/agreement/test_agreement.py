@@ -24,7 +24,6 @@ from experiments.agreement import (
     head_numbers,
     importance,
     label_agreement,
-    label_stability,
     plain_words,
     skills,
     vocabularies,
@@ -32,7 +31,7 @@ from experiments.agreement import (
 from experiments.agreement.figures import head_links, signed
 from experiments.agreement.forecasts import forecasts
 from experiments.agreement.head_numbers import OFFSETS, ROLES, SURFACE, Sighting
-from experiments.agreement.label_stability import TWIN, form_and_kind, model_agreement
+from experiments.agreement.label_agreement import TWIN, form_and_kind, model_agreement
 from experiments.agreement.vocabularies import (
     JUDGED,
     QUESTIONS,
@@ -537,7 +536,7 @@ def test_nothing_to_correlate_has_no_p() -> None:
 def test_stability_over_halves_and_domains_by_hand() -> None:
     halves = {name: [0.5, 0.7, None] for name in VOCABULARIES}
     swapped = labelled(clark=["other", "broad"] * (LAYERS * HEADS // 2))
-    found = label_stability.label_stability(
+    found = label_agreement.label_stability(
         labelled(),
         swapped,
         labelled(),
@@ -555,7 +554,7 @@ def test_stability_over_halves_and_domains_by_hand() -> None:
 
 def test_labels_of_a_network_that_never_vary_have_no_kappa() -> None:
     nothing = {name: [None, None] for name in VOCABULARIES}
-    found = label_stability.label_stability(
+    found = label_agreement.label_stability(
         labelled(), names=["wiki"], models=[TWIN], halves=[nothing]
     )
     assert found.table["kappa"].isna().all()
@@ -662,7 +661,7 @@ def test_labels_come_back_from_a_table() -> None:
 
 def test_the_least_stable_vocabulary_is_found() -> None:
     halves = {name: [None] for name in VOCABULARIES}
-    found = label_stability.label_stability(
+    found = label_agreement.label_stability(
         *(labelled(), labelled(guan=["dense", "vertical"] * (LAYERS * HEADS // 2)), labelled()),
         names=["wiki", "web", "wiki"],
         models=["m", "m", TWIN],
@@ -686,7 +685,7 @@ def test_single_texts_and_their_lengths(e5_small: Encoder) -> None:
     singles, pairs_too = (Corpus("x", "segment", es, {}, "", "") for es in ((one,), (one, two)))
     assert [describe_corpus(one)["pairs"] for one in (singles, pairs_too)] == [0, 1]
     n = len(e5_small.tokenizer("a cat")["input_ids"])
-    lengths = label_stability.input_lengths(singles, encoder=e5_small).table
+    lengths = label_agreement.input_lengths(singles, encoder=e5_small).table
     assert lengths.to_dict("records") == [{"corpus": "x", "pieces": n}]
 
 
