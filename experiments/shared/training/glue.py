@@ -115,11 +115,11 @@ def labels_of(corpus: Corpus, task: Task) -> Numbers:
 
 def check_parts(examples: Sequence[Any], task: Task) -> None:
     """Refuse one text for a task of pairs, and two texts for a task of single texts."""
+    texts = ("a single text", "a pair of texts")
     for example in examples:
-        n_given = len(example.parts)
-        if n_given != 1 + task.pair:
+        if len(example.parts) != 1 + task.pair:
             raise CorpusError(
-                f"example '{example.id}' has {_texts(n_given)}; expected {_texts(1 + task.pair)} "
+                f"example '{example.id}' has {texts[not task.pair]}; expected {texts[task.pair]} "
                 f"for {task.name}. Check that the corpus belongs to the task."
             )
 
@@ -158,10 +158,6 @@ def _expected(task: Task) -> str:
         if task.bounds is None
         else "a score from {:g} to {:g}".format(*task.bounds)
     )
-
-
-def _texts(number: int) -> str:
-    return "a single text" if number == 1 else "a pair of texts"
 
 
 def _paired(predictions: ArrayLike, labels: ArrayLike) -> tuple[Numbers, Numbers]:

@@ -7,7 +7,6 @@ one sentence and leaves no checkpoint to go on from.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import pickle
 import time
@@ -122,7 +121,8 @@ def train(
         torch.enable_grad(),
         _own_random_numbers(_device(module), recipe.seed),
     ):
-        run = _Run(module, optimiser(module, recipe), Trained(), f"{recipe} {len(examples)}")
+        shapes = {name: tuple(value.shape) for name, value in module.state_dict().items()}
+        run = _Run(module, optimiser(module, recipe), f"{recipe} {len(examples)} {shapes}")
         run.resume(folder)
         try:
             module.train()
@@ -138,7 +138,7 @@ def train(
         finally:
             module.eval()
             run.optimiser.zero_grad()
-    run.clock()
+    run.state.seconds = time.perf_counter() - run.began
     return run.state
 
 
@@ -221,25 +221,15 @@ class _Run:
 
     module: nn.Module
     optimiser: torch.optim.AdamW
-    state: Trained
     name: str
-    started: float = field(default_factory=time.perf_counter)
+    state: Trained = field(default_factory=Trained)
+    began: float = field(default_factory=time.perf_counter)
     kept: float = field(default_factory=time.perf_counter)
-
-    def __post_init__(self) -> None:
-        shapes = {name: tuple(value.shape) for name, value in self.module.state_dict().items()}
-        self.name = hashlib.sha256(f"{self.name} {shapes}".encode()).hexdigest()
-
-    def clock(self) -> None:
-        """Add the time since the last call to the seconds."""
-        now = time.perf_counter()
-        self.state.seconds += now - self.started
-        self.started = now
 
     def keep(self, folder: Path) -> None:
         """Leave a checkpoint, named after its step and content, and remove the earlier ones."""
-        self.clock()
-        self.kept = self.started
+        self.kept = time.perf_counter()
+        self.state.seconds = self.kept - self.began
         content = {
             "name": self.name,
             "module": self.module.state_dict(),
@@ -276,6 +266,7 @@ class _Run:
             self.optimiser.load_state_dict(found["optimiser"])
             _set_random_states(found["random"], _device(self.module))
             self.state = Trained(**found["state"])
+            self.began = time.perf_counter() - self.state.seconds
             return
 
 
