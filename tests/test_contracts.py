@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -52,3 +53,13 @@ def test_a_planted_violation_fails(checkout: Path, module: str, line: str) -> No
         file.write(f"\n\n{line}\n")
     broken = kept(checkout)
     assert broken.returncode != 0 and "is not allowed to import" in broken.stdout
+
+
+def test_no_paper_knows_another(tmp_path: Path) -> None:
+    """Of every folder with a claims file, also one that the contracts do not name yet."""
+    papers = sorted(path.stem for path in (ROOT / "papers").glob("*[0-9].yaml"))
+    folders = {f"experiments.{key}" for key in papers if (ROOT / "experiments" / key).is_dir()}
+    graph = grimp.build_graph("experiments", cache_dir=str(tmp_path))
+    known = [{*folders}, {"experiments.shared"}]
+    assert len(folders) >= 4
+    assert not graph.find_illegal_dependencies_for_layers(known)
