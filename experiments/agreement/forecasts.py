@@ -15,12 +15,11 @@ from attnlib.measuring.significance import ALPHA
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.agreement.vocabularies import JUDGED, VOCABULARIES, ends, labels_of
-from experiments.shared.intervals import chance_p, drawn
+from experiments.shared.intervals import chance_p, drawn, drawn_places
 from experiments.shared.sortings import controlled, dealt
 
 PENALTY = 10.0
 """Of the ridge, on columns of variance 1: fixed beforehand, so that nothing is tuned."""
-DRAWS = 1000
 TARGETS = {"cost": "points lost", "influence": "answers changed", "questions": "questions"}
 """What is predicted of every head, and how figures call it."""
 NUMBERS = {
@@ -146,9 +145,7 @@ def forecast_draws(
     can be compared by draw.
     """
     errors, spread = _squares(design, values, layers)
-    generator = np.random.default_rng(seed)
-    again = generator.integers(0, len(values), (DRAWS, len(values)))
-    places = np.vstack([np.arange(len(values)), again])
+    places = drawn_places(len(values), np.random.default_rng(seed))
     return np.asarray(1 - errors[places].sum(1) / spread[places].sum(1))
 
 

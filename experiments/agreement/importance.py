@@ -14,10 +14,9 @@ from attnlib.measuring.significance import ALPHA
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.agreement.vocabularies import JUDGED, MEASURES, ends
-from experiments.shared.intervals import chance_p, drawn
+from experiments.shared.intervals import chance_p, drawn, drawn_places
 from experiments.shared.sortings import controlled, dealt, numbered
 
-DRAWS = 1000
 SHUFFLES = 2000
 LEAD = 10.0
 """Points by which the best head of a relation must beat the second to be the one for it."""
@@ -64,7 +63,7 @@ def importance_agreement(importance: pd.DataFrame, *, seed: int = 0) -> Found:
     layers = importance["layer"].to_numpy()
     rows, again = [], []
     generator = np.random.default_rng(seed)
-    places = _places(len(layers), generator)
+    places = drawn_places(len(layers), generator)
     orders = {
         "p": dealt(np.zeros(len(layers), int), SHUFFLES, generator),
         "p_within": dealt(numbered(layers), SHUFFLES, generator),
@@ -107,11 +106,6 @@ def correlation(one: np.ndarray, other: np.ndarray) -> Any:
         return (a * b).sum(-1) / np.sqrt((a**2).sum(-1) * (b**2).sum(-1))
 
 
-def _places(n: int, generator: np.random.Generator) -> np.ndarray:
-    """Places of all heads, then of heads drawn again: (1 + draw, head)."""
-    return np.vstack([np.arange(n), generator.integers(0, n, (DRAWS, n))])
-
-
 def within_layers(values: np.ndarray | pd.Series, layers: np.ndarray) -> np.ndarray:
     """Ranks over all heads, less the mean rank of the layer."""
     ranks = pd.Series(rankdata(values))
@@ -149,7 +143,7 @@ def sayings(
         "roles": [(importance["roles"], leans)],
     }
     generator = np.random.default_rng(seed)
-    places = _places(len(layers), generator)
+    places = drawn_places(len(layers), generator)
     orders = dealt(numbered(layers), SHUFFLES, generator)
     rows = []
     for name, both in pairs.items():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attnlib.measuring.bootstrap import LEVEL, Estimate, estimate, percentile_interval
+from attnlib.measuring.bootstrap import LEVEL, REPLICATES, Estimate, estimate, percentile_interval
 from bookkit.claims import Finding
 
 TAIL = 100 * (1 - LEVEL) / 2
@@ -19,6 +19,11 @@ def drawn(values: Sequence[float] | np.ndarray) -> Finding:
     if np.isnan(whole[1:]).all():
         return Finding(float(whole[0]))
     return Finding(float(whole[0]), *map(float, percentile_interval(whole[1:])))
+
+
+def drawn_places(n: int, generator: np.random.Generator) -> np.ndarray:
+    """Places of all of n things, then of things drawn again: (1 + draw, n)."""
+    return np.vstack([np.arange(n), generator.integers(0, n, (REPLICATES, n))])
 
 
 def chance_p(seen: float, by_chance: np.ndarray) -> float:
