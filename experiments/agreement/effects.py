@@ -27,7 +27,7 @@ from experiments.shared.ablation import (
     single_ablations,
     spread_out,
 )
-from experiments.shared.intervals import TAIL, mean_ends
+from experiments.shared.intervals import TAIL, columns_of, mean_ends
 from experiments.shared.training.publishedreader import reader_of
 
 HALVES = 200
@@ -67,10 +67,8 @@ def task_effects(answers: pd.DataFrame, *, task: str, seed: int = 0) -> Found:
     table = pd.DataFrame({"layer": places[:, 0], "head": places[:, 1], "cost": costs(np.arange(n))})
     table["cost_low"], table["cost_high"] = np.nanpercentile(again, [TAIL, 100 - TAIL], axis=0)
     table["p"] = p_values(Answers(("whole", *heads), rows, label, TASKS[task]), seed=seed)
-    for name, end in (("influence", ends.mean), ("influence_low", ends.low)):
-        table[name] = 100 * end
-    table["influence_high"] = 100 * ends.high
-    halves = [_halved(generator.permutation(n)) for _ in range(HALVES)]
+    table = table.assign(**columns_of("influence", ends, 100))
+    halves = _halves(n, generator)
     reliability = {
         "cost": _reliability([(costs(a), costs(b)) for a, b in halves]),
         "influence": _reliability([(moved[:, a].mean(1), moved[:, b].mean(1)) for a, b in halves]),
@@ -78,17 +76,15 @@ def task_effects(answers: pd.DataFrame, *, task: str, seed: int = 0) -> Found:
     return Found(table, facts={"inputs": n, "task": task, "reliability": reliability})
 
 
-def _halved(order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    half = len(order) // 2
-    return order[:half], order[half:]
+def _halves(n: int, generator: np.random.Generator) -> list[list[np.ndarray]]:
+    """Places of the inputs in two halves, many times."""
+    return [np.split(generator.permutation(n), [n // 2]) for _ in range(HALVES)]
 
 
 def _reliability(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> float | None:
     """Mean rank correlation of two halves, and what it would be of two wholes: 2r / (1 + r)."""
-    found = []
-    for one, other in pairs:
-        if np.ptp(one) > 0 and np.ptp(other) > 0:
-            found.append(float(spearmanr(one, other).statistic))
+    differ = [pair for pair in pairs if all(np.ptp(half) > 0 for half in pair)]
+    found = [float(spearmanr(*pair).statistic) for pair in differ]
     if not found:
         return None
     r = float(np.mean(found))
@@ -115,15 +111,12 @@ def question_effects(
     questions = [asked.examples[place] for place in chosen]
     heads, outcome = single_ablations(reader, questions, action="uniform", progress=progress)
     rise = (outcome.loss[1:] - outcome.loss[0]).T  # question head
-    columns: dict[str, np.ndarray] = {}
+    table = pd.DataFrame(np.array(heads) + 1, columns=["layer", "head"])
     for name, values in (("cost", rise), ("influence", np.abs(rise))):
-        ends = mean_ends(values, 0)
-        columns |= {name: ends.mean, f"{name}_low": ends.low, f"{name}_high": ends.high}
-    table = pd.DataFrame({"layer": [a + 1 for a, _ in heads], "head": [b + 1 for _, b in heads]})
-    table = table.assign(**columns, f1=100 * (outcome.f1[0] - outcome.f1[1:]).mean(1))
+        table = table.assign(**columns_of(name, mean_ends(values, 0)))
+    table["f1"] = 100 * (outcome.f1[0] - outcome.f1[1:]).mean(1)
     known = rise[~np.isnan(rise).any(1)]
-    generator = np.random.default_rng(0)
-    halves = [_halved(generator.permutation(len(known))) for _ in range(HALVES)]
+    halves = _halves(len(known), np.random.default_rng(0))
     reliability = {
         name: _reliability([(part[a].mean(0), part[b].mean(0)) for a, b in halves])
         for name, part in (("cost", known), ("influence", np.abs(known)))
@@ -188,10 +181,6 @@ def head_gradients(
     assert isinstance(total, np.ndarray)
     ends = estimate(total, np.sqrt(np.asarray(pairs, float)), seed=seed)  # n queries of n x n pairs
     table = head_rows(mean=ends.mean, low=ends.low, high=ends.high)
-    facts = {
-        "inputs": len(corpus),
-        "passes": len(corpus) + maskings * len(others),
-        "accuracy": quality["accuracy"],
-        "baseline_accuracy": quality["baseline_accuracy"],
-    }
+    facts = {"inputs": len(corpus), "passes": len(corpus) + maskings * len(others)}
+    facts |= {name: quality[name] for name in ("accuracy", "baseline_accuracy")}
     return Found(table, {"gradient.accuracy": Finding(float(quality["accuracy"]))}, facts)

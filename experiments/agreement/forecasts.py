@@ -14,13 +14,12 @@ from attnlib.errors import BadValue
 from attnlib.measuring.significance import ALPHA
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.agreement.vocabularies import JUDGED, VOCABULARIES, labels_of
-from experiments.shared.intervals import drawn
+from experiments.agreement.vocabularies import JUDGED, VOCABULARIES, ends, labels_of
+from experiments.shared.intervals import chance_p, drawn, drawn_places
 from experiments.shared.sortings import controlled, dealt
 
 PENALTY = 10.0
 """Of the ridge, on columns of variance 1: fixed beforehand, so that nothing is tuned."""
-DRAWS = 1000
 TARGETS = {"cost": "points lost", "influence": "answers changed", "questions": "questions"}
 """What is predicted of every head, and how figures call it."""
 NUMBERS = {
@@ -66,14 +65,11 @@ def forecasts(
         values = ranked(importance[target].to_numpy(float))
         for (name, form), design in designs.items():
             draws[target, name, form] = forecast_draws(design, values, layers, seed=seed)
-            found = drawn(draws[target, name, form])
             row: dict[str, Any] = {"target": target, "design": name, "form": form}
-            row |= {"r2": found.value, "low": found.low, "high": found.high}
-            row["gain"], row["p"] = (0.0, np.nan)
+            row |= {**ends("r2", draws[target, name, form]), "gain": 0.0, "p": np.nan}
             if name != "baseline":
-                row["gain"], row["p"] = gain_p(
-                    design, base, values, layers, shuffles=shuffles, seed=seed
-                )
+                both = (design, base, values, layers)
+                row["gain"], row["p"] = gain_p(*both, shuffles=shuffles, seed=seed)
             rows.append(row)
     table = pd.DataFrame(rows)
     table["q"] = controlled(table["p"])
@@ -116,14 +112,9 @@ def ranked(values: Values) -> Values:
 
 def predicted(design: Design, values: Values, layers: Layers) -> Values:
     """Every head predicted by ridge regression on the heads of all other layers."""
-    n = len(design)
-    if len(layers) != n or n == 0:
-        raise BadValue(f"{len(layers)} layers for {n} heads; expected one for each.")
-    if len(values) != n:
-        raise BadValue(f"{len(values)} values for {n} heads; expected one for each.")
     if len(np.unique(layers)) < 2:
         raise BadValue("all heads are of one layer; expected two layers or more to leave one out.")
-    found = np.empty(n)
+    found = np.empty(len(design))
     # Scikit-learn's Ridge gives the same, but a thousand shuffles would wait for its checks.
     for layer in np.unique(layers):
         out = layers == layer
@@ -154,9 +145,7 @@ def forecast_draws(
     can be compared by draw.
     """
     errors, spread = _squares(design, values, layers)
-    generator = np.random.default_rng(seed)
-    again = generator.integers(0, len(values), (DRAWS, len(values)))
-    places = np.vstack([np.arange(len(values)), again])
+    places = drawn_places(len(values), np.random.default_rng(seed))
     return np.asarray(1 - errors[places].sum(1) / spread[places].sum(1))
 
 
@@ -183,7 +172,7 @@ def gain_p(
     gain = r2(np.hstack([base, design])) - alone
     orders = dealt(layers, shuffles, np.random.default_rng(seed))
     by_chance = np.array([r2(np.hstack([base, design[order]])) - alone for order in orders])
-    return gain, float((1 + (by_chance >= gain - 1e-12).sum()) / (1 + shuffles))
+    return gain, chance_p(gain, by_chance)
 
 
 def _squares(design: Design, values: Values, layers: Layers) -> tuple[np.ndarray, np.ndarray]:

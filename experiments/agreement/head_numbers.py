@@ -89,12 +89,9 @@ def offset_metric(reach: int = REACH) -> Metric:
         real = attention.real
         totals, counts = [], []
         for offset in range(-reach, reach + 1):
-            if abs(offset) >= real.shape[1]:  # no key is so far away
-                totals.append(attention.weights.new_zeros(attention.weights.shape[:2]))
-                counts.append(real.new_zeros(len(real), dtype=torch.long))
-                continue
-            pairs = (real[:, :, None] & real[:, None, :]).diagonal(offset, 1, 2)
-            weights = attention.weights.diagonal(offset, 2, 3)
+            at = max(-real.shape[1], min(offset, real.shape[1]))  # beyond it there is no key
+            pairs = (real[:, :, None] & real[:, None, :]).diagonal(at, 1, 2)
+            weights = attention.weights.diagonal(at, 2, 3)
             totals.append((weights * pairs[:, None]).sum(-1))
             counts.append(pairs.sum(-1))
         weight = torch.stack(counts, -1)[:, None].expand(-1, attention.weights.shape[1], -1)
@@ -125,7 +122,12 @@ def sighting_of(
     schooling = Schooling(school["epochs"], school["width"], seed=seed)
     key = (weights_digest(seen), corpus.digest, repr(schooling), *school["labelled"])
     if key not in _KEPT:
-        net = network([], _teacher(school, str(encoder.device)), {}, school["labelled"], schooling)
+        if not school["labelled"]:
+            raise BadValue("no model with labelled maps was named; expected one, such as e5-small.")
+        # In the name of one model, so that all share one network; it learns from maps before
+        # fine-tuning only, and whose they are is in `labelled`.
+        teacher = load_encoder(school["labelled"][0], device=str(encoder.device))
+        net = network([], teacher, {}, school["labelled"], schooling)
         roles = [f"bias_{role}" for role in ROLES]
         parts = distance_metrics()
         own = [pattern_metric(net), rule_metric(), offset_metric()]
@@ -142,16 +144,6 @@ def sighting_of(
             offsets=found.values("offset"),
         )
     return _KEPT[key]
-
-
-def _teacher(school: Mapping[str, Any], device: str) -> Encoder:
-    """One model in whose name the network is taught, so that all models share one network.
-
-    It learns from maps before fine-tuning only; whose they are is in `labelled`.
-    """
-    if not school["labelled"]:
-        raise BadValue("no model with labelled maps was named; expected one, such as e5-small.")
-    return load_encoder(school["labelled"][0], device=device)
 
 
 @experiment(version=1, reads=["spacy-en"], trains=True)
@@ -180,10 +172,9 @@ def head_numbers(
     tables = []
     for key, values in grids.items():
         ends = mean_ends(values, seed)
-        columns = {"mean": ends.mean, "low": ends.low, "high": ends.high, "n": ends.n}
-        tables.append(head_rows(**columns).assign(key=key))
-    facts: dict[str, Any] = {"inputs": seen.n_inputs, "passes": seen.n_inputs}
-    return Found(pd.concat(tables, ignore_index=True), facts={**facts, "corpus": corpus.name})
+        tables.append(head_rows(**vars(ends)).assign(key=key))
+    facts = {"inputs": seen.n_inputs, "passes": seen.n_inputs, "corpus": corpus.name}
+    return Found(pd.concat(tables, ignore_index=True), facts=facts)
 
 
 @experiment(version=1, reads=["spacy-en"], trains=True)

@@ -13,46 +13,13 @@ from scipy.stats import rankdata
 from attnlib.measuring.significance import ALPHA
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.agreement.vocabularies import JUDGED, ends
-from experiments.shared.intervals import drawn
+from experiments.agreement.vocabularies import JUDGED, MEASURES, ends
+from experiments.shared.intervals import chance_p, drawn, drawn_places
 from experiments.shared.sortings import controlled, dealt, numbered
 
-DRAWS = 1000
 SHUFFLES = 2000
-MEASURES = {
-    "cost": "points lost when disabled, mean over tasks",
-    "influence": "answers changed when disabled, mean over tasks",
-    "questions": "rise of the loss on questions when disabled",
-    "sway": "change of the loss on questions when disabled, up or down",
-    "gradient": "gradient of the masked-LM loss times attention",
-    "change": "change of the map by fine-tuning, mean over tasks",
-    "relations": "best gain over an offset on a dependency relation",
-    "coreference": "antecedents found",
-    "roles": "number of roles (Pande)",
-}
-"""What papers call important, or would; the higher, the more."""
-MEASURE_NAMES = {
-    "cost": "points lost",
-    "influence": "answers changed",
-    "questions": "questions, rise",
-    "sway": "questions, size",
-    "gradient": "gradient",
-    "change": "change by tuning",
-    "relations": "best relation",
-    "coreference": "antecedents",
-    "roles": "roles",
-}
-"""The same in a word or two, for figures."""
 LEAD = 10.0
 """Points by which the best head of a relation must beat the second to be the one for it."""
-SAYINGS = {
-    "sep": "look at [SEP]",
-    "near": "look at neighbours",
-    "syntax": "find a relation of grammar",
-    "tuned": "change by fine-tuning",
-    "roles": "have many roles",
-}
-"""What is said to go with, or against, the model's leaning on a head."""
 
 
 @experiment(version=1)
@@ -65,30 +32,25 @@ def head_importance(*tables: pd.DataFrame, parts: Sequence[str], tasks: Sequence
     """
     given: dict[str, list[pd.DataFrame]] = {}
     for part, table in zip(parts, tables, strict=True):
-        given.setdefault(part, []).append(table.sort_values(["layer", "head"]))
-    effects = dict(zip(tasks, given["effects"], strict=True))
-    cosines = dict(zip(tasks, given["cosines"], strict=True))
-    first = next(iter(effects.values()))
-    found = first[["layer", "head"]].reset_index(drop=True)
-    for task in tasks:
-        for name in ("cost", "influence"):
-            found[f"{name}_{task}"] = effects[task][name].to_numpy()
-        found[f"change_{task}"] = 1 - cosines[task]["cosine"].to_numpy()
+        given.setdefault(part, []).append(table.set_index(["layer", "head"]).sort_index())
+    columns: dict[str, pd.Series] = {}
+    for task, effects, cosines in zip(tasks, given["effects"], given["cosines"], strict=True):
+        columns |= {f"{name}_{task}": effects[name] for name in ("cost", "influence")}
+        columns[f"change_{task}"] = 1 - cosines["cosine"]
     for name in ("cost", "influence", "change"):
-        of_tasks = [found[f"{name}_{task}"] for task in tasks]
         # Ranks: a task in whose score the heads differ more must not decide alone.
-        found[name] = np.mean([rankdata(column) for column in of_tasks], axis=0)
+        ranks = [columns[f"{name}_{task}"].rank() for task in tasks]
+        columns[name] = pd.concat(ranks, axis=1).mean(axis=1)
     (questions,), (gradients,) = given["questions"], given["gradients"]
-    found["questions"] = questions["cost"].to_numpy()
-    found["sway"] = questions["influence"].to_numpy()
-    found["gradient"] = gradients["mean"].to_numpy()
-    (relations,), (coreference,) = given["relations"], given["coreference"]
-    found["relations"] = relations.groupby(["layer", "head"])["gain"].max().to_numpy()
-    found["coreference"] = coreference["accuracy"].to_numpy()
-    (roles,) = given["roles"]
+    (relations,) = given["relations"]
+    (coreference,), (roles,) = given["coreference"], given["roles"]
+    columns |= {"questions": questions["cost"], "sway": questions["influence"]}
+    columns["gradient"] = gradients["mean"]
+    columns["relations"] = relations.groupby(["layer", "head"])["gain"].max()
+    columns["coreference"] = coreference["accuracy"]
     own = roles[roles["role"].isin(JUDGED.values())]
-    found["roles"] = own.groupby(["layer", "head"])["assigned"].sum().to_numpy()
-    return Found(found, facts={"tasks": list(tasks)})
+    columns["roles"] = own.groupby(["layer", "head"])["assigned"].sum()
+    return Found(pd.DataFrame(columns).reset_index(), facts={"tasks": list(tasks)})
 
 
 @experiment(version=1)
@@ -101,39 +63,35 @@ def importance_agreement(importance: pd.DataFrame, *, seed: int = 0) -> Found:
     layers = importance["layer"].to_numpy()
     rows, again = [], []
     generator = np.random.default_rng(seed)
-    places = generator.integers(0, len(layers), (DRAWS, len(layers)))
+    places = drawn_places(len(layers), generator)
     orders = {
         "p": dealt(np.zeros(len(layers), int), SHUFFLES, generator),
         "p_within": dealt(numbered(layers), SHUFFLES, generator),
     }
     for one, other in combinations(MEASURES, 2):
         first, second = importance[one].to_numpy(float), importance[other].to_numpy(float)
-        draws = [_rho(first, second), *(_rho(first[at], second[at]) for at in places)]
-        again.append(draws)
+        again.append(correlation(*(rankdata(one[places], axis=1) for one in (first, second))))
         ranks = {
             "p": (rankdata(first), rankdata(second)),
             "p_within": (within_layers(first, layers), within_layers(second, layers)),
         }
-        row: dict[str, Any] = {"one": one, "other": other, **ends("rho", draws)}
+        row: dict[str, Any] = {"one": one, "other": other, **ends("rho", again[-1])}
         row["rho_within"] = correlation(*ranks["p_within"])
         for name, order in orders.items():
             a, b = ranks[name]
-            row[name] = two_sided(correlation(a, b), correlation(a, b[order]))
+            row[name] = chance_p(abs(correlation(a, b)), np.abs(correlation(a, b[order])))
         rows.append(row)
     table = pd.DataFrame(rows)
-    for p, q in (("p", "q"), ("p_within", "q_within")):
-        table[q] = controlled(table[p])
+    table["q"], table["q_within"] = controlled(table["p"]), controlled(table["p_within"])
     papers = {"cost", "gradient", "change", "relations", "roles"}  # one measure of each paper
     own = table[table["one"].isin(papers) & table["other"].isin(papers)]
-    own_draws = np.array(again)[own.index]
     found = {
-        "importance.median": drawn(np.median(own_draws, 0)),
+        "importance.median": drawn(np.median(np.array(again)[own.index], 0)),
         "importance.median_within": Finding(float(own["rho_within"].median())),
-        "importance.alike": Finding(float(((own["q"] < ALPHA) & (own["rho"] > 0)).mean())),
-        "importance.alike_within": Finding(
-            float(((own["q_within"] < ALPHA) & (own["rho_within"] > 0)).mean())
-        ),
     }
+    for end in ("", "_within"):
+        alike = (own[f"q{end}"] < ALPHA) & (own[f"rho{end}"] > 0)
+        found[f"importance.alike{end}"] = Finding(float(alike.mean()))
     for one, other in (("cost", "gradient"), ("cost", "questions"), ("cost", "change")):
         row = table[(table["one"] == one) & (table["other"] == other)].iloc[0]
         found[f"importance.{one}_{other}"] = Finding(row["rho"], row["low"], row["high"])
@@ -148,18 +106,7 @@ def correlation(one: np.ndarray, other: np.ndarray) -> Any:
         return (a * b).sum(-1) / np.sqrt((a**2).sum(-1) * (b**2).sum(-1))
 
 
-def two_sided(seen: float, by_chance: np.ndarray) -> float:
-    """How often chance goes as far from 0; NaN where there is nothing to correlate."""
-    if np.isnan(seen):
-        return float("nan")
-    return float((1 + (np.abs(by_chance) >= abs(seen) - 1e-12).sum()) / (1 + len(by_chance)))
-
-
-def _rho(one: np.ndarray, other: np.ndarray) -> float:
-    return float(correlation(rankdata(one), rankdata(other)))
-
-
-def within_layers(values: np.ndarray, layers: np.ndarray) -> np.ndarray:
+def within_layers(values: np.ndarray | pd.Series, layers: np.ndarray) -> np.ndarray:
     """Ranks over all heads, less the mean rank of the layer."""
     ranks = pd.Series(rankdata(values))
     return np.asarray(ranks - ranks.groupby(layers).transform("mean"))
@@ -184,23 +131,19 @@ def sayings(
     layers = importance["layer"].to_numpy()
     wide = numbers.pivot(index=["layer", "head"], columns="key", values="mean").sort_index()
     near = wide[["mass_to_previous", "mass_to_next", "mass_to_self"]].sum(axis=1)
-    leans = within_layers(importance["influence"].to_numpy(float), layers)
-    pairs = {
-        "sep": [(wide["mass_to_sep"].to_numpy(float), leans)],
-        "near": [(near.to_numpy(float), leans)],
-        "syntax": [(importance["relations"].to_numpy(float), leans)],
+    leans = within_layers(importance["influence"], layers)
+    by_task = [within_layers(importance[f"influence_{task}"], layers) for task in tasks]
+    pairs: dict[str, list[tuple[pd.Series, np.ndarray]]] = {
+        "sep": [(wide["mass_to_sep"], leans)],
+        "near": [(near, leans)],
+        "syntax": [(importance["relations"], leans)],
         "tuned": [
-            (
-                importance[f"change_{task}"].to_numpy(float),
-                within_layers(importance[f"influence_{task}"].to_numpy(float), layers),
-            )
-            for task in tasks
+            (importance[f"change_{task}"], own) for task, own in zip(tasks, by_task, strict=True)
         ],
-        "roles": [(importance["roles"].to_numpy(float), leans)],
+        "roles": [(importance["roles"], leans)],
     }
     generator = np.random.default_rng(seed)
-    again = generator.integers(0, len(layers), (DRAWS, len(layers)))
-    places = np.vstack([np.arange(len(layers)), again])
+    places = drawn_places(len(layers), generator)
     orders = dealt(numbered(layers), SHUFFLES, generator)
     rows = []
     for name, both in pairs.items():
@@ -208,7 +151,7 @@ def sayings(
         # A task whose answers never change orders no heads: it is left out of the mean.
         rho = pd.DataFrame([correlation(a[places], b[places]) for a, b in ranks]).mean()
         by_chance = pd.DataFrame([correlation(a, b[orders]) for a, b in ranks]).mean()
-        p = two_sided(rho[0], by_chance.to_numpy())
+        p = chance_p(abs(rho[0]), by_chance.abs().to_numpy())
         rows.append({"saying": name, **ends("rho", rho.to_numpy()), "p": p})
     table = pd.DataFrame(rows)
     table["q"] = controlled(table["p"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,51 +47,34 @@ VOCABULARIES: Mapping[str, tuple[str, ...]] = {
     "pande": ROLE_SETS,
 }
 """The classes of every vocabulary; `rule` and `network` are two ways to Kovaleva's."""
-NAMES = {
-    "clark": "Clark: behaviour",
-    "rule": "Kovaleva: pattern by rule",
-    "network": "Kovaleva: pattern by network",
-    "guan": "Guan: type",
-    "pande": "Pande: roles",
-    "layer": "layer alone",
-    "entropy": "entropy alone",
-}
-SHORT = {
-    "clark": "Clark",
-    "rule": "Kovaleva (rule)",
-    "network": "Kovaleva (network)",
-    "guan": "Guan",
-    "pande": "Pande",
-}
-QUESTIONS: Mapping[str, Mapping[str, Callable[[str], bool]]] = {
+_WORDS: dict[str, dict[str, str]] = tomllib.loads(
+    Path(__file__).with_name("names.toml").read_text(encoding="utf-8")
+)
+NAMES, SHORT, ASKED = _WORDS["vocabularies"], _WORDS["short"], _WORDS["questions"]
+MEASURES, MEASURE_NAMES = _WORDS["measures"], _WORDS["short_measures"]
+SAYINGS = _WORDS["sayings"]
+QUESTIONS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "near": {
-        "clark": lambda label: label in ("previous", "next", "self"),
-        "rule": lambda label: "diagonal" in label,
-        "network": lambda label: "diagonal" in label,
-        "guan": lambda label: label == "diagonal",
-        "pande": lambda label: "local" in label.split("+"),
+        "clark": ("previous", "next", "self"),
+        **dict.fromkeys(("rule", "network"), ("diagonal", "vertical+diagonal")),
+        "guan": ("diagonal",),
+        "pande": [label for label in ROLE_SETS if "local" in label],
     },
     "special": {
-        "clark": lambda label: label in ("[SEP]", "[CLS]", "punctuation"),
-        "rule": lambda label: "vertical" in label,
-        "network": lambda label: "vertical" in label,
-        "guan": lambda label: "vertical" in label,
-        "pande": lambda label: "delimiter" in label.split("+"),
+        "clark": ("[SEP]", "[CLS]", "punctuation"),
+        **dict.fromkeys(("rule", "network"), ("vertical", "vertical+diagonal")),
+        "guan": ("vertical", "dense&vertical"),
+        "pande": [label for label in ROLE_SETS if "delimiter" in label],
     },
     "spread": {
-        "clark": lambda label: label == "broad",
-        "rule": lambda label: label in ("heterogeneous", "block"),
-        "network": lambda label: label in ("heterogeneous", "block"),
-        "guan": lambda label: label == "dense",
-        "pande": lambda label: not {"local", "delimiter"} & set(label.split("+")),
+        "clark": ("broad",),
+        **dict.fromkeys(("rule", "network"), ("heterogeneous", "block")),
+        "guan": ("dense",),
+        "pande": (NO_ROLE, "block", "syntactic", "block+syntactic"),
     },
 }
-"""Questions that all vocabularies answer: does a head look near, at special tokens, at neither?"""
-ASKED = {
-    "near": "looks at neighbours",
-    "special": "looks at special tokens",
-    "spread": "looks at neither",
-}
+"""Questions that all vocabularies answer, with the labels that say yes: does a head look near, at
+special tokens, at neither?"""
 
 Counts = Float[np.ndarray, "draw input"]
 Naming = tuple[np.ndarray, np.ndarray]
@@ -120,24 +105,18 @@ def head_labels(
     )
     generator = np.random.default_rng(seed)
     n = seen.n_inputs
-    whole = np.ones((1, n))
-    again = generator.multinomial(n, np.full(n, 1 / n), size=DRAWS).astype(float)
-    named = named_heads(seen, np.concatenate([whole, again]), seed, threshold)
+    again = generator.multinomial(n, np.full(n, 1 / n), size=DRAWS)
+    named = named_heads(seen, np.vstack([np.ones(n), again]), seed, threshold)
     tables = []
     for name, classes in VOCABULARIES.items():
         first, rest = named[name][0], named[name][1:]
-        grid = first.reshape(seen.shape)
-        same = (rest == first).mean(0).reshape(seen.shape)
-        table = head_rows(label=np.array(classes, dtype=object)[grid], same=same)
+        labels = np.array(classes, dtype=object)[first].reshape(seen.shape)
+        table = head_rows(label=labels, same=(rest == first).mean(0).reshape(seen.shape))
         table.insert(0, "vocabulary", name)
         table["draws"] = ["".join(DIGITS[place] for place in head) for head in rest.T]
         tables.append(table)
-    facts: dict[str, Any] = {
-        "inputs": n,
-        "passes": n,
-        "corpus": corpus.name,
-        "halves": _halves(seen, generator, seed, threshold),
-    }
+    halves = _halves(seen, generator, seed, threshold)
+    facts = {"inputs": n, "passes": n, "corpus": corpus.name, "halves": halves}
     return Found(pd.concat(tables, ignore_index=True), facts=facts)
 
 
@@ -181,10 +160,8 @@ def _patterns(shares: np.ndarray, counts: Counts) -> np.ndarray:
 
 def _types(seen: Sighting, counts: Counts, seed: int) -> Iterator[np.ndarray]:
     """Guan: clusters of the mean features, named by the chapter's rule."""
-    windows = [name.startswith("window_") or name == "self" for name in seen.parts]
-    special = [place for place, window in enumerate(windows) if not window]
-    first = next(i for i, name in enumerate(seen.parts) if name.startswith("window_"))
-    near = [first, seen.parts.index("self")]
+    special = [i for i, name in enumerate(seen.parts) if not name.startswith(("window_", "self"))]
+    near = [seen.parts.index(name) for name in ("window_01", "self")]
     defined = ~np.isnan(seen.features).any((1, 2))
     rows = seen.features[defined]
     for draw in counts[:, defined]:
@@ -198,22 +175,21 @@ def _types(seen: Sighting, counts: Counts, seed: int) -> Iterator[np.ndarray]:
 
 def _roles(seen: Sighting, counts: Counts, threshold: float) -> np.ndarray:
     """Pande: the set of coarse roles that the z-test assigns."""
-    sets = {frozenset(name.split("+")): place for place, name in enumerate(ROLE_SETS)}
-    has = []
-    for score in JUDGED.values():
+    bits = np.zeros((len(counts), np.prod(seen.shape)), int)  # one for every role
+    for place, score in enumerate(JUDGED.values()):
         values = seen.values[f"bias_{score}"]
         flat = values.reshape(len(values), -1)
         n = counts @ (~np.isnan(flat)).astype(float)
         mean, square = _mean(flat, counts), _mean(flat**2, counts)
         with np.errstate(invalid="ignore", divide="ignore"):
             sd = np.sqrt(np.maximum(square - mean**2, 0) * n / np.maximum(n - 1, 1))
-            has.append(np.nan_to_num(from_moments(mean, sd, n, threshold).p, nan=1.0) < ALPHA)
-    roles, flags = list(JUDGED), np.stack(has)
-    found = np.zeros(flags.shape[1:], int)
-    for pattern in np.unique(flags.reshape(len(flags), -1).T, axis=0):
-        own = frozenset(np.array(roles)[pattern].tolist() or [NO_ROLE])
-        found[(flags == pattern[:, None, None]).all(0)] = sets[own]
-    return found
+            has = np.nan_to_num(from_moments(mean, sd, n, threshold).p, nan=1.0) < ALPHA
+        bits += has * 2**place
+    sets = [
+        "+".join(role for place, role in enumerate(JUDGED) if code >> place & 1) or NO_ROLE
+        for code in range(2 ** len(JUDGED))
+    ]
+    return np.array([ROLE_SETS.index(name) for name in sets])[bits]
 
 
 def _halves(
@@ -241,9 +217,7 @@ def labels_of(table: pd.DataFrame, vocabulary: str) -> Naming:
 
 def answers(labels: np.ndarray, vocabulary: str, question: str) -> np.ndarray:
     """Whether each label says yes to a question, such as whether a head looks near."""
-    yes = QUESTIONS[question][vocabulary]
-    known = {label: yes(label) for label in np.unique(labels.astype(str))}
-    return np.vectorize(known.__getitem__, otypes=[bool])(labels.astype(str))
+    return np.isin(labels.astype(str), QUESTIONS[question][vocabulary])
 
 
 def compared(measure: Callable[..., float], one: Naming, other: Naming) -> np.ndarray:

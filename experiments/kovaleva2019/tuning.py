@@ -21,10 +21,10 @@ from attnlib.metrics.registry import Metric
 from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.shared.ablation import row_scores
 from experiments.shared.intervals import drawn, mean_ends
 from experiments.shared.training.finetune import STARTS as TRAINED
 from experiments.shared.training.finetune import FineTuned, TaskHead
+from experiments.shared.training.glue import row_scores
 from experiments.shared.training.taskplans import tuned_model
 
 UNTRAINED = "untrained"

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,21 +17,18 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from attnlib.attention import interventions
-from attnlib.attention.ablation import matched_draws
+from attnlib.attention.ablation import every_head, every_layer, matched_draws
 from attnlib.attention.interventions import (
     Head,
     Intervention,
     Variant,
-    heads_named,
     heads_of_types,
     single_heads,
 )
 from attnlib.data import corpora
 from attnlib.data.corpora import Corpus
-from attnlib.data.examples import Question
 from attnlib.data.tasks import TASKS, Task
-from attnlib.errors import BadValue, CorpusError
+from attnlib.errors import BadValue
 from attnlib.measuring.bootstrap import percentile_interval
 from attnlib.measuring.significance import benjamini_hochberg
 from attnlib.measuring.stream import Progress, stream
@@ -38,19 +36,18 @@ from attnlib.metrics.distance import distance_metrics, feature_matrix
 from attnlib.models import Encoder, load_encoder
 from experiments.shared.ablation import (
     Answers,
+    Outcome,
     ablated,
     disabled,
     drawn_changes,
-    every_head_and_layer,
     harm_p_value,
     p_values,
     paired_loss,
     points,
-    single_ablations,
 )
 from experiments.shared.head_types import TYPES, fitted, named_types
 from experiments.shared.training import publishedreader
-from experiments.shared.training.answers import summary
+from experiments.shared.training.answers import check_answered, summary
 from experiments.shared.training.finetune import FineTuned, finetuned
 from experiments.shared.training.loop import Recipe
 from experiments.shared.training.spanmodel import SpanReader
@@ -87,35 +84,32 @@ def ablation(
     heads   see `head_words`
     how     see `manner`
     recipe  epochs and learning rate of the training
-    returns the table of `question_ablation` or `question_heads`, or those of a task
+    returns the table of `changed_together` or `changed_alone`
     """
     encoder = load_encoder(model, device=device)
     asked = corpora.load_corpus(task, limit=limit, seed=seed, tokenizer=encoder.tokenizer)
     own = task_of(asked)
     if own is None:
-        check_questions(asked)
+        check_answered(asked.examples, asked.name)
     check_heads(heads, each, encoder)
     width = max_length or min(128 if own else 256, encoder.max_length)
     plan = Recipe(batch_size=16, max_length=width, seed=seed, **recipe)
-    if own is not None and train is None:
-        train = f"{own.name}:train"
+    train = f"{own.name}:train" if own and train is None else train
     learnt = [corpora.load_corpus(train, limit=train_limit, seed=seed)] if train else []
-    given: Any = {"seed": seed, "progress": progress, **how}
+    answering: FineTuned | SpanReader
     if own is not None:
-        tuned = finetuned(encoder, learnt[0], own.name, recipe=plan, progress=progress)
-        if each:
-            return task_heads(tuned, asked, **given)
-        chosen = chosen_heads(heads, tuned.encoder, asked, width)
-        return task_ablation(tuned, asked, chosen, draws=draws, **given)
-    reader = publishedreader.reader_of(
-        *learnt, encoder=encoder, recipe=vars(plan), progress=progress
-    )
-    if max_length is not None:
-        reader = reader.reading(max_length)
+        answering = finetuned(encoder, learnt[0], own.name, recipe=plan, progress=progress)
+    else:
+        answering = publishedreader.reader_of(
+            *learnt, encoder=encoder, recipe=vars(plan), progress=progress
+        )
+        if max_length is not None:
+            answering = answering.reading(max_length)
+    given: Any = {"seed": seed, "progress": progress, **how}
     if each:
-        return question_heads(reader, asked, **given)
-    chosen = chosen_heads(heads, reader.encoder, asked, width)
-    return question_ablation(reader, asked, chosen, draws=draws, **given)
+        return changed_alone(answering, asked, **given)
+    chosen = chosen_heads(heads, answering.encoder, asked, width)
+    return changed_together(answering, asked, chosen, draws=draws, **given)
 
 
 # --- what is asked for ----------------------------------------------------------------------------
@@ -146,23 +140,15 @@ def task_of(corpus: Corpus) -> Task | None:
     return TASKS.get(corpus.name.partition(":")[0]) if corpus.kind == "task" else None
 
 
-def check_questions(corpus: Corpus) -> None:
-    """Refuse a corpus that asks nothing."""
-    if not all(isinstance(example, Question) for example in corpus.examples):
-        raise CorpusError(
-            f"'{corpus.name}' is no corpus of questions; expected one such as squad:dev, "
-            "wiki-questions:dev or reader-qa."
-        )
-
-
 def check_heads(given: Sequence[str], each: bool, encoder: Encoder) -> None:
     """Refuse, before any work, heads that the model does not have, or none, or too many ways."""
     if each and given:
         raise BadValue("--heads and --each were both given; expected one of them.")
     if not each and not given:
         raise BadValue("no head was named; use --heads, with a name such as 5-4, or --each.")
-    named = [head for one in given if one not in TYPES for head in named_heads(one, encoder)]
-    interventions.check_heads(encoder, named)
+    for one in given:
+        if one not in TYPES:
+            named_heads(one, encoder)
 
 
 def named_heads(pattern: str, encoder: Encoder) -> frozenset[Head]:
@@ -173,14 +159,12 @@ def named_heads(pattern: str, encoder: Encoder) -> frozenset[Head]:
             f"'{pattern}' names no head; expected a name such as 5-4, a pattern such as 5-* or "
             f"*-4, or a type: {', '.join(TYPES)}."
         )
-    if "*" not in pattern:
-        return heads_named([pattern])
     layer, head = (None if part == "*" else int(part) - 1 for part in match.groups())
     fits = [(a, b) for a, b in single_heads(encoder) if layer in (None, a) and head in (None, b)]
     if not fits:
         raise BadValue(
-            f"'{pattern}' names no head of '{encoder.name}'; it has {encoder.n_layers} layers of "
-            f"{encoder.n_heads} heads, counted from 1."
+            f"'{pattern}' names no head of '{encoder.name}'; expected layers 1 to "
+            f"{encoder.n_layers} and heads 1 to {encoder.n_heads}."
         )
     return frozenset(fits)
 
@@ -200,36 +184,21 @@ def chosen_heads(
     return found
 
 
-def types_on(encoder: Encoder, corpus: Corpus, max_length: int, seed: int = 0) -> pd.DataFrame:
+def types_on(encoder: Encoder, corpus: Corpus, max_length: int) -> pd.DataFrame:
     """The type of every head of a model on a corpus: layer, head (both from 1), type."""
     found = stream(encoder, corpus, distance_metrics(), max_length=max_length, on_long="truncate")
     names, mean = feature_matrix(found.not_empty())
     special, near = ([names.index(one) for one in part] for part in (SPECIAL, NEAR))
-    clustering = fitted(mean, len(TYPES), seed=seed, special=special)
+    clustering = fitted(mean, len(TYPES), seed=0, special=special)
     table = pd.DataFrame(np.array(single_heads(encoder)) + 1, columns=["layer", "head"])
     return table.assign(type=named_types(mean, clustering, special, near))
 
 
-def beside_random(
-    heads: frozenset[Head], encoder: Encoder, *, draws: int, seed: int, **how: Any
-) -> dict[str, Variant]:
-    """The heads changed, then as many random heads of the same layers, so many times."""
-    sets = matched_draws(heads, encoder.n_heads, draws=draws, seed=seed) if draws else []
-    random = {f"random {i}": (Intervention(one, **how),) for i, one in enumerate(sets)}
-    return {"changed": (Intervention(heads, **how),), **random}
+# --- what it costs --------------------------------------------------------------------------------
 
 
-def _rows(n_heads: int, draws: int) -> dict[str, tuple[int, slice]]:
-    """The rows of a table of a few variants: how many heads are changed, and which variants."""
-    rows = {"as it is": (0, slice(0, 1)), "changed": (n_heads, slice(1, 2))}
-    return rows | ({"random": (n_heads, slice(2, None))} if draws else {})
-
-
-# --- answers to questions -------------------------------------------------------------------------
-
-
-def question_ablation(
-    reader: SpanReader,
+def changed_together(
+    model: FineTuned | SpanReader,
     corpus: Corpus,
     heads: frozenset[Head],
     *,
@@ -238,126 +207,108 @@ def question_ablation(
     progress: Progress | None = None,
     **how: Any,
 ) -> pd.DataFrame:
-    """The reader as it is, with heads changed, and with random heads of the same layers changed.
+    """The model as it is, with heads changed, and with random heads of the same layers changed.
 
     how      action and the open points of `Intervention`
-    returns  one row each: what, n_heads, em and f1 with intervals over articles, lost with low
-             and high (points of F1 below the reader as it is, articles drawn again), p (of the
-             random sets, the share that is as harmful), n_questions
+    returns  one row each: what, n_heads, the columns of `Costs.about`, and p: of the random sets,
+             the share that is as harmful
     """
-    groups = [question.article for question in corpus.examples]
-    beside = beside_random(heads, reader.encoder, draws=draws, seed=seed, **how)
-    found = ablated(reader, corpus.examples, {"as it is": (), **beside}, progress=progress)
-    rows = []
-    for what, (n_heads, own) in _rows(len(heads), draws).items():
-        em, f1 = found.em[own].mean(0), found.f1[own].mean(0)
-        scores = summary(em, f1, groups, seed) | _points_lost(f1, found.f1[0], groups, seed)
-        rows.append({"what": what, "n_heads": n_heads, **scores, "p": np.nan})
-    if draws:
-        rows[1]["p"] = harm_p_value(float(found.f1[1].mean()), found.f1[2:].mean(1))
-    return pd.DataFrame(rows)
+    sets = matched_draws(heads, model.encoder.n_heads, draws=draws, seed=seed) if draws else []
+    random = {f"random {i}": (Intervention(one, **how),) for i, one in enumerate(sets)}
+    variants = {"changed": (Intervention(heads, **how),), **random}
+    found = costs(model, corpus, variants, seed, progress)
+    rows = {"as it is": slice(0, 1), "changed": slice(1, 2), "random": slice(2, None)}
+    table = pd.DataFrame(
+        {"what": what, "n_heads": 0 if what == "as it is" else len(heads), **found.about(own)}
+        for what, own in rows.items()
+        if draws or what != "random"
+    )
+    p = harm_p_value(float(found.score[1]), found.score[2:]) if draws else np.nan
+    return table.assign(p=[np.nan, p, np.nan][: len(table)])
 
 
-def question_heads(
-    reader: SpanReader,
+def changed_alone(
+    model: FineTuned | SpanReader,
     corpus: Corpus,
     *,
     seed: int = 0,
     progress: Progress | None = None,
     **how: Any,
 ) -> pd.DataFrame:
-    """What changing one head alone costs, for every head, the costliest first.
+    """What changing one head alone costs, and of a task one whole layer, the costliest first.
 
-    returns  layer, head, loss (rise of the right answer's cross-entropy, nats), lost with low and
-             high (points of F1, articles drawn again)
+    returns  layer, head (0 for the whole layer), the columns of `Costs.about`; for questions loss
+             (rise of the right answer's cross-entropy, nats); for a task p, and q (false
+             discoveries controlled, among heads and among layers)
     """
-    heads, found = single_ablations(reader, corpus.examples, progress=progress, **how)
-    groups = [question.article for question in corpus.examples]
-    table = pd.DataFrame(np.array(heads) + 1, columns=["layer", "head"])
-    table["loss"] = np.nanmean(found.loss[1:] - found.loss[0], 1)
-    falls = [_points_lost(f1, found.f1[0], groups, seed) for f1 in found.f1[1:]]
-    return table.join(pd.DataFrame(falls)).sort_values("loss", ascending=False, ignore_index=True)
-
-
-def _points_lost(
-    f1: np.ndarray, whole: np.ndarray, groups: Sequence[str], seed: int
-) -> dict[str, float]:
-    """Points of F1 below the whole model, with the ends of the interval."""
-    lost = paired_loss(f1, whole, groups, seed=seed)
-    return {"lost": 100 * lost.value, "low": 100 * lost.low, "high": 100 * lost.high}
-
-
-# --- answers to the inputs of a task --------------------------------------------------------------
-
-
-def task_ablation(
-    model: FineTuned,
-    corpus: Corpus,
-    heads: frozenset[Head],
-    *,
-    draws: int = 0,
-    seed: int = 0,
-    progress: Progress | None = None,
-    **how: Any,
-) -> pd.DataFrame:
-    """The same of a model that was fine-tuned on a task.
-
-    returns  one row each: what, n_heads, metric, score (points), lost with low and high (points
-             below the model as it is, inputs drawn again), p (of the random sets, the share that
-             is as harmful), n_inputs
-    """
-    variants = beside_random(heads, model.encoder, draws=draws, seed=seed, **how)
-    found = disabled(model, corpus, variants, progress=progress)
-    score, losses = points(found), _losses(found, seed)
-    rows = []
-    for what, (n_heads, own) in _rows(len(heads), draws).items():
-        lost = _with_ends(losses[:, own].mean(1, keepdims=True))
-        row = {"what": what, "n_heads": n_heads, "metric": model.task.metric}
-        row |= {"score": float(score[own].mean()), **lost.iloc[0]}
-        rows.append({**row, "p": np.nan, "n_inputs": len(corpus)})
-    if draws:
-        rows[1]["p"] = harm_p_value(float(score[1]), score[2:])
-    return pd.DataFrame(rows)
-
-
-def task_heads(
-    model: FineTuned,
-    corpus: Corpus,
-    *,
-    seed: int = 0,
-    progress: Progress | None = None,
-    **how: Any,
-) -> pd.DataFrame:
-    """What changing one head alone costs, and one whole layer, the costliest first.
-
-    returns  layer, head (0 for the whole layer), metric, lost with low and high, p, q (false
-             discoveries controlled, among heads and among layers), n_inputs
-    """
-    variants = every_head_and_layer(model, **how)
-    found = disabled(model, corpus, variants, progress=progress)
+    variants = every_head(model.encoder, **how)
+    if isinstance(model, FineTuned):
+        variants |= every_layer(model.encoder, **how)
+    found = costs(model, corpus, variants, seed, progress)
     places = [name.removeprefix("layer ").partition("-") for name in variants]
     table = pd.DataFrame({"layer": [int(a) for a, _, _ in places]})
     table["head"] = [int(b or 0) for _, _, b in places]
-    table["metric"] = model.task.metric
-    table = table.join(_with_ends(_losses(found, seed)[:, 1:]))
-    table["p"] = p_values(found, seed=seed)
-    own = table["p"].groupby(table["head"] > 0)
-    table["q"] = own.transform(lambda part: benjamini_hochberg(part.to_numpy()))
-    table["n_inputs"] = len(corpus)
-    return table.sort_values("lost", ascending=False, ignore_index=True)
+    about = [found.about(slice(place, place + 1)) for place in range(1, 1 + len(variants))]
+    table = table.join(pd.DataFrame(about)).assign(**found.alone())
+    if "p" in table:
+        own = table["p"].groupby(table["head"] > 0)
+        table["q"] = own.transform(lambda part: benjamini_hochberg(part.to_numpy()))
+    by = "loss" if "loss" in table else "lost"
+    return table.sort_values(by, ascending=False, ignore_index=True)
 
 
-def _losses(found: Answers, seed: int) -> np.ndarray:
-    """(draw, variant): points below the whole model, of all inputs first, then of inputs drawn."""
+@dataclass(frozen=True, eq=False)
+class Costs:
+    """How a model answers as it is, and under every variant.
+
+    score  (1 + variant,) F1 or the task's metric, the model as it is first
+    about  what is said of some of these together: of questions em and f1 with intervals over
+           articles, and n_questions; of a task metric, score in points, and n_inputs; of both lost
+           with low and high: points below the model as it is, articles or inputs drawn again
+    alone  more columns with a number for every variant
+    """
+
+    score: np.ndarray
+    about: Callable[[slice], dict[str, Any]]
+    alone: Callable[[], dict[str, np.ndarray]]
+
+
+def costs(
+    model: FineTuned | SpanReader,
+    corpus: Corpus,
+    variants: Mapping[str, Variant],
+    seed: int,
+    progress: Progress | None,
+) -> Costs:
+    """The model's answers to questions, or to a task's inputs, under every variant."""
+    if isinstance(model, FineTuned):
+        return _task_costs(disabled(model, corpus, variants, progress=progress), seed)
+    outcome = ablated(model, corpus.examples, {"as it is": (), **variants}, progress=progress)
+    return _question_costs(outcome, [question.article for question in corpus.examples], seed)
+
+
+def _question_costs(found: Outcome, articles: Sequence[str], seed: int) -> Costs:
+    def about(own: slice) -> dict[str, Any]:
+        em, f1 = found.em[own].mean(0), found.f1[own].mean(0)
+        lost = paired_loss(f1, found.f1[0], articles, seed=seed)
+        ends = {"lost": 100 * lost.value, "low": 100 * lost.low, "high": 100 * lost.high}
+        return summary(em, f1, articles, seed) | ends
+
+    rise = found.loss[1:] - found.loss[0]
+    return Costs(found.f1.mean(1), about, lambda: {"loss": np.nanmean(rise, 1)})
+
+
+def _task_costs(found: Answers, seed: int) -> Costs:
     score = points(found)
     again = np.insert(-drawn_changes(found, seed=seed), 0, 0.0, axis=1)
-    return np.vstack([score[0] - score, again])
+    counted = {"metric": found.task.metric, "n_inputs": len(found.labels)}
 
+    def about(own: slice) -> dict[str, Any]:
+        low, high = percentile_interval(again[:, own].mean(1))
+        ends = {"lost": (score[0] - score[own]).mean(), "low": float(low), "high": float(high)}
+        return {**counted, "score": score[own].mean(), **ends}
 
-def _with_ends(losses: np.ndarray) -> pd.DataFrame:
-    """What each variant loses on all inputs, and the interval over inputs drawn again."""
-    low, high = percentile_interval(losses[1:])
-    return pd.DataFrame({"lost": losses[0], "low": low, "high": high})
+    return Costs(score, about, lambda: {"p": p_values(found, seed=seed)})
 
 
 # --- on the terminal ------------------------------------------------------------------------------
@@ -365,56 +316,47 @@ def _with_ends(losses: np.ndarray) -> pd.DataFrame:
 
 def show_ablation(table: pd.DataFrame, console: Console) -> None:
     """A few variants with their scores, or all heads with what each costs."""
-    if "metric" in table:
-        _show_task_ablation(table, console)
-        return
-    if "what" not in table:
-        shown = Table("head", "loss", "F1 lost", "95 %", box=None)
-        for row in table.itertuples():
-            loss = "–" if math.isnan(row.loss) else f"{row.loss:+.3f}"
-            shown.add_row(f"{row.layer}-{row.head}", loss, f"{row.lost:+.1f}", _ends(row))
-        console.print(shown)
-        console.print("loss: rise of the right answer's cross-entropy, in nats.")
-        return
-    columns = ("exact match", "F1", "95 %", "F1 lost", "95 %", "p")
-    shown = Table("heads", "number", *columns, box=None)
-    for row in table.itertuples():
-        shown.add_row(
-            str(row.what),
-            str(row.n_heads),
-            f"{row.em:.1f}",
-            f"{row.f1:.1f}",
-            "–" if math.isnan(row.f1_low) else f"{row.f1_low:.1f} to {row.f1_high:.1f}",
-            f"{row.lost:+.1f}",
-            "–" if row.what == "as it is" else _ends(row),
-            "–" if math.isnan(row.p) else f"{row.p:.2f}",
-        )
+    metric = str(table["metric"].iloc[0]) if "metric" in table else None
+    columns: list[tuple[str, Iterable[str]]]
+    if "what" in table:
+        table = table.assign(low=table["low"].mask(table["what"] == "as it is"))
+        columns = [("heads", table["what"]), ("number", table["n_heads"].map(str))]
+        if metric:
+            columns += [(metric, _shown(table["score"], ".1f"))]
+        else:
+            columns += [("exact match", _shown(table["em"], ".1f"))]
+            columns += [("F1", _shown(table["f1"], ".1f")), ("95 %", _ends(table, ".1f", "f1_"))]
+        tests = [("p", _shown(table["p"], ".2f"))]
+        counted = table["n_inputs" if metric else "n_questions"].iloc[0]
+        note = f"{counted} {'inputs' if metric else 'questions'}. {RANDOM_SETS}"
+    else:
+        names = [
+            f"{row.layer}-{row.head}" if row.head else f"layer {row.layer}"
+            for row in table.itertuples()
+        ]
+        columns = [("head", names)]
+        if metric:
+            tests = [(name, _shown(table[name], ".3f")) for name in ("p", "q")]
+            counted = table["n_inputs"].iloc[0]
+            note = f"{metric} on {counted} inputs; q: false discoveries controlled."
+        else:
+            tests, note = [], "loss: rise of the right answer's cross-entropy, in nats."
+            columns += [("loss", _shown(table["loss"], "+.3f"))]
+    columns += [("points lost" if metric else "F1 lost", _shown(table["lost"], "+.1f"))]
+    columns += [("95 %", _ends(table, "+.1f")), *tests]
+    shown = Table(*(name for name, _ in columns), box=None)
+    for row in zip(*(cells for _, cells in columns), strict=True):
+        shown.add_row(*row)
     console.print(shown)
-    n = int(table["n_questions"].iloc[0])
-    console.print(f"{n} questions. {RANDOM_SETS}")
+    console.print(note)
 
 
-def _ends(row: Any) -> str:
-    """The interval of a loss; a dash where there was nothing to draw again."""
-    return "–" if math.isnan(row.low) else f"{row.low:+.1f} to {row.high:+.1f}"
+def _shown(values: Iterable[float], form: str) -> list[str]:
+    """Numbers as text; a dash for what is undefined."""
+    return ["–" if math.isnan(value) else format(value, form) for value in values]
 
 
-def _show_task_ablation(table: pd.DataFrame, console: Console) -> None:
-    """The same of a task: its own metric, in points, and what is lost with its interval."""
-    n, metric = int(table["n_inputs"].iloc[0]), table["metric"].iloc[0]
-    if "what" not in table:
-        shown = Table("head", "points lost", "95 %", "p", "q", box=None)
-        for row in table.itertuples():
-            name = f"{row.layer}-{row.head}" if row.head else f"layer {row.layer}"
-            shown.add_row(name, f"{row.lost:+.1f}", _ends(row), f"{row.p:.3f}", f"{row.q:.3f}")
-        console.print(shown)
-        console.print(f"{metric} on {n} inputs; q: false discoveries controlled.")
-        return
-    shown = Table("heads", "number", str(metric), "points lost", "95 %", "p", box=None)
-    for row in table.itertuples():
-        ends = "–" if row.what == "as it is" else _ends(row)
-        p = "–" if math.isnan(row.p) else f"{row.p:.2f}"
-        score, lost = f"{row.score:.1f}", f"{row.lost:+.1f}"
-        shown.add_row(str(row.what), str(row.n_heads), score, lost, ends, p)
-    console.print(shown)
-    console.print(f"{n} inputs. {RANDOM_SETS}")
+def _ends(table: pd.DataFrame, form: str, of: str = "") -> list[str]:
+    """The intervals of a column; a dash where there was nothing to draw again."""
+    low, high = _shown(table[f"{of}low"], form), _shown(table[f"{of}high"], form)
+    return [a if a == "–" else f"{a} to {b}" for a, b in zip(low, high, strict=True)]

@@ -16,25 +16,32 @@ import pandas as pd
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
-from scipy.stats import binomtest, rankdata
+from scipy.stats import binomtest
 from torch import Tensor
 from torch.nn import functional
 
 from attnlib.attention.ablation import every_head, every_layer, replays
-from attnlib.attention.encode import Batch, batches, tokenized, truncated
+from attnlib.attention.encode import Batch
 from attnlib.attention.interventions import Head, Variant, single_heads
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Question
 from attnlib.data.tasks import Task
-from attnlib.errors import BadValue, CorpusError
+from attnlib.errors import BadValue
 from attnlib.measuring.bootstrap import percentile_interval
 from attnlib.measuring.stream import Progress
 from bookkit.claims import Finding
-from experiments.shared.training.answers import score_answers
+from experiments.shared.intervals import chance_p
+from experiments.shared.training.answers import check_answered, group_numbers, score_answers
 from experiments.shared.training.finetune import FineTuned
-from experiments.shared.training.glue import labels_of
-from experiments.shared.training.spanmodel import SpanReader
-from experiments.shared.training.spans import Candidate, Window, answerable, best_answers, targets
+from experiments.shared.training.glue import labels_of, row_scores
+from experiments.shared.training.spanmodel import (
+    Candidate,
+    SpanReader,
+    Window,
+    best_answers,
+    open_logits,
+    targets,
+)
 
 DRAWS = 2000
 """Times that articles, and random sets, are drawn again."""
@@ -72,15 +79,7 @@ def ablated(
 
     variants  name -> the interventions of one pass; none for the model as it is
     """
-    if not questions or not variants:
-        given = f"{len(questions)} questions and {len(variants)} variants"
-        raise BadValue(f"{given} to ablate on; expected one or more of each.")
-    without = [question.id for question in questions if not question.answers]
-    if without:
-        raise CorpusError(
-            f"question '{without[0]}' has no accepted answer; expected one or more. Leave out the "
-            "questions that cannot be scored."
-        )
+    check_answered(questions)
     windows = reader.windows(questions)
     ends, _ = targets(windows, questions)
     wanted = torch.tensor(ends, device=reader.encoder.device)
@@ -105,9 +104,7 @@ def _losses(
     reader: SpanReader, hidden: Tensor, batch: Batch, windows: Sequence[Window], wanted: Tensor
 ) -> np.ndarray:
     """Of each window, the mean cross-entropy of its answer's ends; NaN if it has no answer."""
-    logits = reader.head(hidden).float()
-    closed = ~answerable(windows, batch).unsqueeze(-1)
-    logits = logits.masked_fill(closed, torch.finfo(logits.dtype).min)
+    logits = open_logits(reader.head(hidden).float(), batch, windows)
     ends = wanted[list(batch.index)]
     loss = functional.cross_entropy(logits, ends, reduction="none").mean(-1)
     # Piece 0 is [CLS]: the window does not hold its answer.
@@ -145,11 +142,9 @@ def spread_out(groups: Sequence[str], n: int) -> list[int]:
     """Places of n questions, taken from the articles in turn, so that each has its share."""
     if n < 1:
         raise BadValue(f"{n} questions were asked for; expected one or more.")
-    by_group: dict[str, list[int]] = {}
-    for place, group in enumerate(groups):
-        by_group.setdefault(group, []).append(place)
-    turns = sorted((turn, group, p) for group, ps in by_group.items() for turn, p in enumerate(ps))
-    return sorted(place for _, _, place in turns[:n])
+    table = pd.DataFrame({"group": list(groups)})
+    table["turn"] = table.groupby("group").cumcount()
+    return sorted(table.sort_values(["turn", "group"]).index[:n].tolist())
 
 
 def paired_loss(
@@ -166,17 +161,11 @@ def paired_loss(
     The interval comes from drawing groups, and random sets, again; NaN with a single group.
     """
     others = np.atleast_2d(other)
-    if others.shape[1:] != one.shape or len(groups) != len(one):
-        raise BadValue(
-            f"scores of {len(one)} and {others.shape[-1]} questions in {len(groups)} groups; "
-            "expected the same questions everywhere."
-        )
-    number = {group: place for place, group in enumerate(dict.fromkeys(groups))}
-    of = np.array([number[group] for group in groups])
-    sizes = np.bincount(of).astype(float)
-    sums = np.stack([np.bincount(of, row - one, len(number)) for row in others])
+    group = group_numbers(groups)
+    sizes = np.bincount(group).astype(float)
+    sums = np.stack([np.bincount(group, row - one) for row in others])
     value = float(sums.sum() / len(sums) / sizes.sum())
-    if len(number) < 2:
+    if len(sizes) < 2:
         return Finding(value)
     generator = np.random.default_rng(seed)
     drawn = generator.multinomial(len(sizes), np.full(len(sizes), 1 / len(sizes)), DRAWS)
@@ -190,7 +179,7 @@ def harm_p_value(ours: float, draws: Float[np.ndarray, " draw"]) -> float:
 
     (1 + random sets that are at most as high) / (1 + random sets)
     """
-    return float((1 + (draws <= ours + 1e-12).sum()) / (1 + len(draws)))
+    return chance_p(-ours, -draws)
 
 
 # --- answers to the inputs of a task --------------------------------------------------------------
@@ -226,23 +215,14 @@ def disabled(
     progress: Progress | None = None,
 ) -> Answers:
     """The answers to a labelled corpus as it is and under each variant."""
-    if not variants:
-        raise BadValue("no variant was given; expected at least one, such as a head to disable.")
     labels = labels_of(corpus, model.task).astype(np.float64)
-    limit = model.facts["recipe"]["max_length"]
-    pieces = (
-        one if len(one) <= limit else truncated(one, limit)
-        for one in tokenized(corpus.examples, model.encoder)
-    )
     found = np.empty((1 + len(variants), len(corpus)))
     done = 0
-    for batch in batches(pieces, model.encoder, batch_size=batch_size):
+    for batch in model.batches(corpus.examples, batch_size):
         states = replays(model.encoder, batch, [(), *variants.values()])
         for row, hidden in enumerate(states):
             with torch.inference_mode():
-                logits = model.head(hidden, batch)
-            own = logits[:, 0] if model.task.regression else logits.argmax(-1)
-            found[row, list(batch.index)] = own.to("cpu", torch.float64).numpy()
+                found[row, list(batch.index)] = model.answers(model.head(hidden, batch))
         done += len(batch)
         if progress is not None:
             progress(done, len(corpus))
@@ -269,26 +249,6 @@ def drawn_changes(found: Answers, *, draws: int = TASK_DRAWS, seed: int = 0) -> 
     return values[:, 1:] - values[:, :1]
 
 
-def row_scores(
-    answers: NDArray[np.float64], labels: NDArray[np.float64], task: Task
-) -> NDArray[np.float64]:
-    """The task's metric of every row of answers (row, example), all at once."""
-    if task.metric == "accuracy":
-        return np.asarray((answers == labels).mean(1))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        if task.metric == "f1":
-            named, wanted = answers == 1, labels == 1
-            return np.asarray(2 * (named & wanted).sum(1) / (named.sum(1) + wanted.sum()))
-        if task.metric in ("pearson", "spearman"):
-            if task.metric == "spearman":
-                answers, labels = rankdata(answers, axis=1), rankdata(labels)
-            a, b = answers - answers.mean(1, keepdims=True), labels - labels.mean()
-            return np.asarray(a @ b / np.sqrt((a * a).sum(1) * (b * b).sum()))
-    raise BadValue(
-        f"metric '{task.metric}' has no form by rows; expected accuracy, f1 or a correlation."
-    )
-
-
 def p_values(found: Answers, *, draws: int = TASK_DRAWS, seed: int = 0) -> NDArray[np.float64]:
     """Two-sided p of every variant: as if its answers and the whole model's were exchangeable.
 
@@ -309,8 +269,7 @@ def p_values(found: Answers, *, draws: int = TASK_DRAWS, seed: int = 0) -> NDArr
             row_scores(np.where(swap, *pair), found.labels, found.task)
             for pair in ((row, whole), (whole, row))
         )
-        seen = abs(own[1 + place] - own[0])
-        p[place] = (1 + (np.abs(first - second) >= seen - 1e-12).sum()) / (1 + draws)
+        p[place] = chance_p(abs(own[1 + place] - own[0]), np.abs(first - second))
     return p
 
 

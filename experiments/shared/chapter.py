@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
-
-import pandas as pd
 
 from attnlib.data.assets import known
 from attnlib.data.corpora import (
@@ -23,6 +22,7 @@ from attnlib.data.corpora import (
 )
 from attnlib.data.parser import PARSER
 from attnlib.errors import BadValue, CorpusError
+from attnlib.files import sha256_of
 from attnlib.measuring.stream import chosen_metrics, stream
 from attnlib.models import Encoder, load_encoder, model_folder, weights_digest
 from attnlib.plots.viewer import View
@@ -117,26 +117,14 @@ class Chapter(kit.Chapter):
         return {"asset": asset, "digest": asset_pin(asset)}
 
     def run_each(
-        self, experiment: Experiment, corpora: Iterable[str], limit: int | None = None, **given: Any
+        self, experiment: Experiment, corpora: Iterable[str], **given: Any
     ) -> dict[str, Found]:
         """The same experiment on several corpora, by their names."""
-        return {name: self.run(experiment, self.corpus(name, limit), **given) for name in corpora}
+        return {name: self.run(experiment, self.corpus(name), **given) for name in corpora}
 
     def view(self, texts: Sequence[Any]) -> View:
         """The head viewer on some texts, or pairs of texts, to choose from."""
         return view_of(self.run(head_readings, texts=list(texts)))
-
-    def measure(
-        self, corpus: str | Source[Corpus], metrics: Sequence[str], **options: Any
-    ) -> pd.DataFrame:
-        """The table of some metrics on a corpus: one row per metric and head.
-
-        options  limit with a corpus name, and all that `attnlib.measure` takes besides
-        """
-        if isinstance(corpus, str):
-            length = options.get("max_length", 128)
-            corpus = self.corpus(corpus, options.pop("limit", None), max_length=length)
-        return self.run(measured, corpus, metrics=list(metrics), **options).table
 
 
 @experiment(version=1)
@@ -186,7 +174,7 @@ def _pins_of(name: str) -> dict[str, Any]:
     info = known_corpora().get(corpus_name(name))
     if info is None:
         path = Path(name)
-        return {"file": hashlib.sha256(path.read_bytes()).hexdigest()} if path.is_file() else {}
+        return {"file": sha256_of(path)} if path.is_file() else {}
     pins = {"assets": [asset_pin(asset) for asset in info.assets]}
     if info.folder is not None:
         pins["folder"] = [file_digest(info.folder)]
@@ -205,9 +193,7 @@ def file_digest(folder: Path) -> str:
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         if any(part.startswith((".", "__")) for part in path.relative_to(folder).parts):
             continue  # notes on how it came here
-        digest.update(f"{path.relative_to(folder)}\0".encode())
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
+        digest.update(f"{path.relative_to(folder)}\0".encode() + bytes.fromhex(sha256_of(path)))
     return digest.hexdigest()[:16]
 
 
@@ -226,23 +212,21 @@ def test_documents(corpus: Corpus, *, n_test: int, seed: int) -> Corpus:
 
 def split_by_document(corpus: Corpus, n_test: int, seed: int = 0) -> tuple[Corpus, Corpus]:
     """Documents drawn at random until they hold `n_test` examples, and all other documents."""
-    sizes: dict[str, int] = {}
-    for one in corpus.examples:
-        sizes[_document(one)] = sizes.get(_document(one), 0) + 1
+    sizes = Counter(map(_document, corpus.examples))
     chosen: set[str] = set()
     for name in random.Random(seed).sample(sorted(sizes), len(sizes)):
         if sum(sizes[other] for other in chosen) >= n_test:
             break
         chosen.add(name)
-    sides = [
-        tuple(e for e in corpus.examples if (_document(e) in chosen) is t) for t in (False, True)
-    ]
+    sides = [[e for e in corpus.examples if (_document(e) in chosen) is t] for t in (False, True)]
     if not all(sides):
         raise CorpusError(
             f"'{corpus.name}' has {len(sizes)} document(s) and cannot be split by document. "
             "Give a test corpus of its own."
         )
-    train, test = (replace(corpus, examples=side, digest=examples_digest(side)) for side in sides)
+    train, test = (
+        replace(corpus, examples=tuple(side), digest=examples_digest(side)) for side in sides
+    )
     return train, test
 
 

@@ -15,6 +15,7 @@ from attnlib.errors import BadValue
 TYPES = ("dense", "diagonal", "dense&vertical", "vertical")
 STARTS = 10
 ROUNDS = 300
+PERPLEXITY = 30
 
 _RULE = (("vertical", "special"), ("diagonal", "near"), ("dense&vertical", "special"))
 
@@ -35,23 +36,13 @@ class Clustering:
     n_moved: int = 0
 
     @property
-    def k(self) -> int:
-        return len(self.centroids)
-
-    @property
     def sizes(self) -> Int[np.ndarray, " cluster"]:
         """Heads of each cluster."""
-        return np.bincount(self.labels, minlength=self.k)
+        return np.bincount(self.labels)
 
     def predict(self, features: Float[np.ndarray, "head feature"]) -> Int[np.ndarray, " head"]:
         """The cluster of each head: that of the nearest centroid."""
-        points = checked(features)
-        if points.shape[1] != self.centroids.shape[1]:
-            raise BadValue(
-                f"heads have {points.shape[1]} features; expected {self.centroids.shape[1]} as in "
-                "the clustering. Measure both with the same windows and special tokens."
-            )
-        return np.asarray(cdist(points, self.centroids, "sqeuclidean").argmin(1))
+        return np.asarray(cdist(checked(features), self.centroids, "sqeuclidean").argmin(1))
 
 
 def fitted(
@@ -79,13 +70,10 @@ def fitted(
     fixed order, so neither does the start that found them.
     """
     points = checked(features)
-    if starts < 1:
-        raise BadValue(f"starts is {starts}; expected at least 1.")
-    columns = _columns("special", special, points.shape[1])
     check_k(points, k)
     order = np.lexsort(points.T[::-1])
     found = _kmeans(points[order], k, starts, seed)
-    rank = np.lexsort([*found.centroids.T[::-1], found.centroids[:, columns].sum(1)])
+    rank = np.lexsort([*found.centroids.T[::-1], found.centroids[:, list(special)].sum(1)])
     labels = np.empty_like(found.labels)
     labels[order] = np.argsort(rank)[found.labels]
     return replace(found, labels=labels, centroids=found.centroids[rank])
@@ -140,45 +128,35 @@ class Naming:
 
 def naming(
     features: Float[np.ndarray, "head feature"],
-    clusters: Clustering | Sequence[int] | np.ndarray,
+    clusters: Clustering,
     special: Sequence[int],
     near: Sequence[int],
 ) -> Naming:
-    """Names of clusters by the mass of their centroids (the types of Guan 2020, sec. 4).
+    """Names of four clusters by the mass of their centroids (the types of Guan 2020, sec. 4).
 
     features       (head, feature)   the heads that were clustered
-    clusters       a clustering of them, or their labels from 0
     special, near  columns: [CLS], [SEP], comma, period; and self with the first window
 
-    With four clusters: the most special mass is `vertical`; of the other three the most near mass
-    is `diagonal`; of the last two the more special mass is `dense&vertical`, the other `dense`.
-    With another number: `cluster 1` has the least special mass. The paper names its clusters by
-    eye; the rule is ours. Two clusters that tie cannot be named.
+    The most special mass is `vertical`; of the other three the most near mass is `diagonal`; of the
+    last two the more special mass is `dense&vertical`, the other `dense`. The paper names its
+    clusters by eye; the rule is ours. Two clusters that tie cannot be named.
     """
-    points = checked(features)
-    labels, centroids = _clusters_of(points, clusters)
-    columns = {
-        "special": _columns("special", special, points.shape[1], needed=True),
-        "near": _columns("near", near, points.shape[1], needed=True),
-    }
-    both = sorted(set(columns["special"].tolist()) & set(columns["near"].tolist()))
-    if both:
-        raise BadValue(f"feature {both[0]} is both special and near; expected one or the other.")
-    k = len(centroids)
-    rule = _RULE if k == 4 else tuple((f"cluster {i}", "special") for i in range(k, 1, -1))
-    names = ["dense" if k == 4 else "cluster 1"] * k
-    left, taken = list(range(k)), []
-    for name, by in rule:
-        mass = centroids[:, columns[by]].sum(1)
+    if len(clusters.centroids) != len(TYPES):
+        raise BadValue(f"{len(clusters.centroids)} clusters were found; expected 4 to be named.")
+    columns = {"special": list(special), "near": list(near)}
+    names = ["dense"] * len(TYPES)
+    left, taken = list(range(len(TYPES))), []
+    for name, by in _RULE:
+        mass = clusters.centroids[:, columns[by]].sum(1)
         first, second = [int(cluster) for cluster in np.argsort(-mass) if cluster in left][:2]
         margin = float(mass[first] - mass[second])
         if margin <= 1e-12:
             raise BadValue(
                 f"clusters {min(first, second) + 1} and {max(first, second) + 1} have the same "
-                f"{by} mass {mass[first]:.4g}; expected one to be '{name}'. Use another k."
+                f"{by} mass {mass[first]:.4g}; expected one to be '{name}'."
             )
-        each = points[:, columns[by]].sum(1)
-        error = _error(each[labels == first], each[labels == second])
+        each = checked(features)[:, columns[by]].sum(1)
+        error = _error(each[clusters.labels == first], each[clusters.labels == second])
         z = margin / error if error else float("nan")
         taken.append((name, by, mass[first], second, mass[second], margin, z))
         names[first] = name
@@ -192,25 +170,23 @@ def naming(
 
 def named_types(
     features: Float[np.ndarray, "head feature"],
-    clusters: Clustering | Sequence[int] | np.ndarray,
+    clusters: Clustering,
     special: Sequence[int],
     near: Sequence[int],
 ) -> list[str]:
     """The type of each head: the name of its cluster, as `naming` gives it."""
     names = naming(features, clusters, special, near).names
-    labels, _ = _clusters_of(checked(features), clusters)
-    return [names[label] for label in labels]
+    return [names[label] for label in clusters.labels]
 
 
-def plane(
-    features: Float[np.ndarray, "head feature"], *, seed: int, perplexity: float = 30
-) -> Float[np.ndarray, "head 2"]:
+def plane(features: Float[np.ndarray, "head feature"], *, seed: int) -> Float[np.ndarray, "head 2"]:
     """Heads in a plane by t-SNE (Guan 2020, Fig. 2); the paper states no setting.
 
-    Exact gradient, Euclidean distances of the features as they are, start from two principal
-    components, learning rate max(heads / 48, 50), exaggeration 12, 1000 rounds. The perplexity
-    is at most (heads - 1) / 3, the largest that t-SNE can serve. Heads are sorted first, so
-    their order does not matter. Distances between far groups mean nothing in such a picture.
+    Exact gradient, otherwise scikit-learn's defaults: Euclidean distances of the features as they
+    are, start from two principal components, learning rate max(heads / 48, 50), exaggeration 12,
+    1000 rounds, perplexity 30, or (heads - 1) / 3, the largest that t-SNE can serve. Heads are
+    sorted first, so their order does not matter. Distances between far groups mean nothing in
+    such a picture.
     """
     from sklearn.manifold import TSNE
 
@@ -220,22 +196,10 @@ def plane(
         raise BadValue(
             f"{n} heads with {n_features} features; expected at least 4 heads and 2 features."
         )
-    if perplexity <= 0:
-        raise BadValue(f"perplexity is {perplexity}; expected a positive number.")
     order = np.lexsort(points.T[::-1])
-    shown = TSNE(
-        n_components=2,
-        perplexity=min(perplexity, (n - 1) / 3),
-        early_exaggeration=12.0,
-        learning_rate="auto",
-        max_iter=1000,
-        init="pca",
-        metric="euclidean",
-        method="exact",
-        random_state=seed,
-    ).fit_transform(points[order])
+    fit = TSNE(perplexity=min(PERPLEXITY, (n - 1) / 3), method="exact", random_state=seed)
     placed = np.empty((n, 2))
-    placed[order] = shown
+    placed[order] = fit.fit_transform(points[order])
     return placed
 
 
@@ -315,37 +279,6 @@ def _lloyd(points: np.ndarray, centroids: np.ndarray) -> np.ndarray:
             # An empty cluster starts again at the head that fits its own cluster worst.
             centroids[start, cluster] = points[(apart[start].min(0) + length).argmax()]
     return labels
-
-
-def _clusters_of(
-    points: np.ndarray, clusters: Clustering | Sequence[int] | np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Labels and centroids; refuses labels that do not fit and clusters without a head."""
-    fit = clusters if isinstance(clusters, Clustering) else None
-    labels = np.asarray(clusters if fit is None else fit.labels)
-    if labels.shape != (len(points),):
-        raise BadValue(f"labels have shape {labels.shape}; expected ({len(points)},), one a head.")
-    if not np.issubdtype(labels.dtype, np.integer) or labels.min() < 0:
-        raise BadValue("labels are not whole numbers from 0; expected one cluster for each head.")
-    k = int(labels.max()) + 1 if fit is None else fit.k
-    empty = np.flatnonzero(np.bincount(labels, minlength=k) == 0)
-    if len(empty):
-        raise BadValue(
-            f"cluster {empty[0] + 1} of {k} has no head; expected at least one. Use fewer clusters."
-        )
-    centroids = _means(points, labels, k) if fit is None else fit.centroids
-    return labels, centroids
-
-
-def _columns(name: str, given: Sequence[int], n: int, *, needed: bool = False) -> np.ndarray:
-    columns = np.asarray(list(given), dtype=np.int64)
-    if needed and not len(columns):
-        raise BadValue(f"{name} names no feature; expected at least one column.")
-    if len(columns) and (columns.min() < 0 or columns.max() >= n):
-        raise BadValue(f"{name} is {columns.tolist()}; expected columns 0 to {n - 1}.")
-    if len(set(columns.tolist())) != len(columns):
-        raise BadValue(f"{name} is {columns.tolist()}; expected each column once.")
-    return columns
 
 
 def _means(points: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray:

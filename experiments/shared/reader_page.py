@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
+from pathlib import Path
 
 from attnlib.data.reader.markup import REGISTERS, Passage
 
+INTRODUCTION = Path(__file__).with_suffix(".md")
 N_COLOURS = 8
 """Entities of a passage take turns with so many colours; the label beside a mention decides."""
 
 
 def page(passages: Sequence[Passage]) -> str:
     """A page in MyST: one section per register, one drawn passage after the other."""
-    parts = [INTRODUCTION]
+    parts = [INTRODUCTION.read_text(encoding="utf-8")]
     for register in REGISTERS:
         chosen = [one for one in passages if one.register == register]
         parts.append(f"## {register.capitalize()}\n")
@@ -21,34 +23,21 @@ def page(passages: Sequence[Passage]) -> str:
     return "\n".join(parts)
 
 
-INTRODUCTION = """# The passages of the Reader
-
-Underlined words are *mentions*: they speak of an entity that the passage mentions at least twice.
-All mentions of one entity have one colour and one label; the **bold** word is the head of its
-mention. Below the text stand the frames (a predicate and its core elements) and the questions;
-click a question to see its answer. The [data card](reader) says how all this was made.
-"""
-
-
 def drawn(passage: Passage) -> str:
     """One passage as HTML that needs no script."""
     facts = f"{len(passage.plain_words)} words · {len(passage.mentions)} mentions of "
     facts += f"{len(passage.clusters)} entities · <code>{passage.id}</code>"
+    middle = passage.sentences[passage.second_paragraph][0]
     pieces = [
         '<div class="attn-reader">',
         f'<p class="facts">{facts}</p>',
-        *(f"<p>{_paragraph(passage, *span)}</p>" for span in _paragraphs(passage)),
+        f"<p>{_paragraph(passage, 0, middle)}</p>",
+        f"<p>{_paragraph(passage, middle, len(passage.words))}</p>",
         _frames(passage),
         _questions(passage),
         "</div>",
     ]
     return "```{raw} html\n" + "\n".join(pieces) + "\n```"
-
-
-def _paragraphs(passage: Passage) -> Iterable[tuple[int, int]]:
-    """Words of the first and of the second paragraph."""
-    middle = passage.sentences[passage.second_paragraph][0]
-    return (0, middle), (middle, len(passage.words))
 
 
 def _paragraph(passage: Passage, start: int, end: int) -> str:

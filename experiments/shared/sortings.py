@@ -13,6 +13,7 @@ from sklearn.metrics import adjusted_mutual_info_score, confusion_matrix
 
 from attnlib.errors import BadValue
 from attnlib.measuring.significance import benjamini_hochberg
+from experiments.shared.intervals import chance_p
 
 SHUFFLES = 2000
 
@@ -84,7 +85,6 @@ def shuffled_p(
     statistic: Statistic = mutual_information,
     *,
     within: Labels | None = None,
-    shuffles: int = SHUFFLES,
     seed: int = 0,
 ) -> float:
     """How often labels dealt out at random agree at least as well; one-sided.
@@ -100,13 +100,9 @@ def shuffled_p(
         np.eye(size)[numbered(x)] for x, size in zip((one, other), counts.shape, strict=True)
     )
     groups = numbered(within) if within is not None else np.zeros(len(first), int)
-    if len(groups) != len(first):
-        raise BadValue(f"{len(groups)} groups for {len(first)} heads; expected one for each.")
-    order = dealt(groups, shuffles, np.random.default_rng(seed))
+    order = dealt(groups, SHUFFLES, np.random.default_rng(seed))
     by_chance = statistic(np.einsum("na,pnb->pab", first, second[order], optimize=True))
-    seen = float(statistic(counts))
-    # A shuffle that repeats the labels adds the same numbers in another order.
-    return float((1 + (by_chance >= seen - 1e-12).sum()) / (1 + shuffles))
+    return chance_p(float(statistic(counts)), by_chance)
 
 
 def controlled(p: ArrayLike) -> Float[np.ndarray, " test"]:
@@ -122,8 +118,6 @@ def dealt(
     groups: Int[np.ndarray, " head"], shuffles: int, generator: np.random.Generator
 ) -> Int[np.ndarray, "shuffle head"]:
     """Random orders of the heads that keep every head in its group."""
-    if shuffles < 1:
-        raise BadValue(f"shuffles is {shuffles}; expected at least 1.")
     order = np.tile(np.arange(len(groups)), (shuffles, 1))
     for group in np.unique(groups):
         places = np.flatnonzero(groups == group)

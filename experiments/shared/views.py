@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
+from attnlib.measuring.head_tables import head_rows
 from attnlib.measuring.reading import Reading, head_metrics
 from attnlib.models import Encoder
 from attnlib.plots.viewer import METRICS, View, view
@@ -27,15 +27,15 @@ def head_readings(
     given = [tuple(text) if isinstance(text, list) else text for text in texts]
     shown = view(encoder, given, metrics=metrics)
     readings = [reading for (reading,) in shown.readings]
-    tables = []
-    for number, reading in enumerate(readings):
-        for metric, grid in reading.values.items():
-            layer, head = np.indices(grid.shape).reshape(2, -1) + 1
-            of_text = {"text": number, "metric": metric, "layer": layer, "head": head}
-            tables.append(pd.DataFrame({**of_text, "value": grid.ravel()}))
+    tables = [
+        head_rows(value=grid).assign(text=number, metric=metric)
+        for number, reading in enumerate(readings)
+        for metric, grid in reading.values.items()
+    ]
+    table = pd.concat(tables, ignore_index=True)[["text", "metric", "layer", "head", "value"]]
     kept = [{**asdict(one), "values": None} for one in readings]
     facts = {"inputs": len(readings), "titles": list(shown.titles), "readings": kept}
-    return Found(pd.concat(tables, ignore_index=True), facts=facts)
+    return Found(table, facts=facts)
 
 
 def readings_of(found: Found) -> list[Reading]:

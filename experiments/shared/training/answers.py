@@ -6,9 +6,11 @@ import re
 import string
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+import pandas as pd
+from numpy.typing import NDArray
 
 from attnlib.data.examples import Question
 from attnlib.errors import BadValue, CorpusError
@@ -51,56 +53,51 @@ def token_f1(given: str, accepted: Sequence[str]) -> float:
     return max(_overlap(found, Counter(normalised(a).split())) for a in _checked(accepted))
 
 
+def check_answered(questions: Sequence[Any], corpus: str = "the test") -> None:
+    """Refuse what is no question, and a question without an accepted answer."""
+    wrong = [one.id for one in questions if not getattr(one, "answers", ())]
+    if wrong or not questions:
+        what = f"'{wrong[0]}' has no accepted answer" if wrong else "it is empty"
+        raise CorpusError(
+            f"'{corpus}' is no corpus of questions with answers: {what}; expected one such as "
+            "squad:dev, wiki-questions:dev or reader-qa."
+        )
+
+
 def score_answers(given: Sequence[str], questions: Sequence[Question]) -> tuple[Numbers, Numbers]:
     """Exact match and F1 of one answer per question, each (question,) from 0 to 1."""
-    if isinstance(given, str) or len(given) != len(questions):
-        shown = "one text" if isinstance(given, str) else f"{len(given)} answers"
-        raise BadValue(
-            f"{shown} given for {len(questions)} questions; expected a list with one answer per "
-            "question, in their order. Give '' where there is no answer."
-        )
-    em, f1 = np.zeros(len(questions)), np.zeros(len(questions))
-    for place, (answer, question) in enumerate(zip(given, questions, strict=True)):
-        accepted = [one.text for one in question.answers]
-        if not accepted:
-            raise CorpusError(
-                f"question '{question.id}' has no accepted answer; expected one or more. Leave "
-                "out the questions that cannot be scored."
-            )
-        em[place], f1[place] = exact_match(answer, accepted), token_f1(answer, accepted)
-    return em, f1
+    if questions:
+        check_answered(questions)
+    accepted = [[one.text for one in question.answers] for question in questions]
+    pairs = list(zip(given, accepted, strict=True))
+    return np.array([exact_match(*p) for p in pairs]), np.array([token_f1(*p) for p in pairs])
 
 
-def summary(
-    em: ArrayLike, f1: ArrayLike, groups: Sequence[object] | None = None, seed: int = 0
-) -> dict[str, float]:
+def summary(em: Numbers, f1: Numbers, groups: Sequence[object], seed: int = 0) -> dict[str, float]:
     """Both means over the questions in percent, with 95 % bootstrap intervals.
 
     em, f1   (question,) from 0 to 1, as `score_answers` gives them
     groups   of each question, what is drawn again as a whole: its article, since the questions on
-             one text are not independent. Without groups the questions themselves are drawn.
+             one text are not independent
     returns  em, em_low, em_high, f1, f1_low, f1_high, n_questions, n_groups
 
     The mean is over questions whatever the groups: a drawn article brings all of its questions. A
     single group tells nothing about others: its intervals are NaN.
     """
-    scores = np.stack(_paired(em, f1), axis=1)
-    n = len(scores)
-    if groups is None:
-        groups = range(n)
-    if len(groups) != n:
-        raise BadValue(f"{len(groups)} groups given for {n} questions; expected one of each.")
-    numbers = {group: number for number, group in enumerate(dict.fromkeys(groups))}
-    of_question = np.array([numbers[group] for group in groups], dtype=np.int64)
-    total, weight = np.zeros((2, len(numbers), 2))
-    np.add.at(total, of_question, scores)
-    np.add.at(weight, of_question, 1.0)
-    found = estimate(total, weight, micro=True, seed=seed)
+    group = group_numbers(groups)
+    total = np.stack([np.bincount(group, score) for score in (em, f1)], axis=1)
+    sizes = np.bincount(group).astype(float)
+    found = estimate(total, np.stack([sizes, sizes], axis=1), micro=True, seed=seed)
     row: dict[str, float] = {}
     for place, name in enumerate(("em", "f1")):
         for end, values in (("", found.mean), ("_low", found.low), ("_high", found.high)):
             row[name + end] = 100 * float(values[place])
-    return row | {"n_questions": n, "n_groups": len(numbers)}
+    return row | {"n_questions": len(group), "n_groups": len(sizes)}
+
+
+def group_numbers(groups: Sequence[object]) -> NDArray[np.intp]:
+    """Groups as whole numbers from 0, in the order of their first appearance."""
+    return pd.factorize(np.asarray(groups, dtype=object))[0]
 
 
 def _overlap(found: Counter[str], wanted: Counter[str]) -> float:
@@ -114,16 +111,3 @@ def _checked(accepted: Sequence[str]) -> Sequence[str]:
         given = f"the text '{accepted}'" if accepted else "no accepted answer"
         raise BadValue(f"{given} given to compare with; expected a list of one answer or more.")
     return accepted
-
-
-def _paired(em: ArrayLike, f1: ArrayLike) -> tuple[Numbers, Numbers]:
-    found = np.asarray(em, dtype=np.float64), np.asarray(f1, dtype=np.float64)
-    if found[0].ndim != 1 or found[0].shape != found[1].shape or not len(found[0]):
-        raise BadValue(
-            f"em has shape {found[0].shape} and f1 {found[1].shape}; expected one number per "
-            "question in both, of one question or more."
-        )
-    for name, values in zip(("em", "f1"), found, strict=True):
-        if not ((values >= 0) & (values <= 1)).all():
-            raise BadValue(f"{name} has a score outside 0 to 1; expected shares, not percent.")
-    return found

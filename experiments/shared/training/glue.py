@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Any
@@ -21,13 +20,13 @@ POSITIVE = 1
 """The class that F1 is about: a paraphrase, a duplicate."""
 
 
-def accuracy(predictions: ArrayLike, labels: ArrayLike) -> float:
+def accuracy(predictions: ArrayLike, labels: ArrayLike) -> Any:
     """The share of predictions that equal their label; NaN of none."""
     predicted, true = _paired(predictions, labels)
-    return float((predicted == true).mean()) if len(true) else math.nan
+    return _ratio((predicted == true).sum(-1), len(true))
 
 
-def f1(predictions: ArrayLike, labels: ArrayLike) -> float:
+def f1(predictions: ArrayLike, labels: ArrayLike) -> Any:
     r"""Harmonic mean of precision and recall of class 1.
 
     .. math:: F_1 = \frac{2 TP}{2 TP + FP + FN}
@@ -38,51 +37,42 @@ def f1(predictions: ArrayLike, labels: ArrayLike) -> float:
     """
     predicted, true = _paired(predictions, labels)
     named, wanted = predicted == POSITIVE, true == POSITIVE
-    n_either = int(named.sum() + wanted.sum())  # 2 TP + FP + FN
-    return 2 * int((named & wanted).sum()) / n_either if n_either else math.nan
+    return _ratio(2 * (named & wanted).sum(-1), named.sum(-1) + wanted.sum())
 
 
-def matthews(predictions: ArrayLike, labels: ArrayLike) -> float:
-    r"""Matthews' correlation, for any number of classes (Gorodkin's form).
-
-    .. math:: \frac{\sum_k \mathrm{cov}(p_k, t_k)}
-              {\sqrt{\sum_k \mathrm{var}(p_k) \sum_k \mathrm{var}(t_k)}}
-
-    p_k and t_k are 1 where class k is predicted, where it is true. NaN if all predictions or all
-    labels are one class; scikit-learn says 0 to that.
-    """
-    predicted, true = _paired(predictions, labels)
-    if _constant(predicted) or _constant(true):
-        return math.nan
-    classes = np.union1d(predicted, true)
-    p, t = ((x[:, None] == classes).astype(np.float64) for x in (predicted, true))
-    p, t = p - p.mean(0), t - t.mean(0)
-    return float((p * t).sum() / math.sqrt((p * p).sum() * (t * t).sum()))
-
-
-def pearson(predictions: ArrayLike, labels: ArrayLike) -> float:
+def pearson(predictions: ArrayLike, labels: ArrayLike) -> Any:
     """Pearson's correlation; NaN if either side is constant or there are fewer than two."""
-    predicted, true = _paired(predictions, labels)
-    if _constant(predicted) or _constant(true):
-        return math.nan
-    p, t = predicted - predicted.mean(), true - true.mean()
-    p, t = p / np.abs(p).max(), t / np.abs(t).max()  # tiny spreads would underflow when squared
-    return float(np.clip((p * t).sum() / math.sqrt((p * p).sum() * (t * t).sum()), -1, 1))
+    p, t = (_centred(values) for values in _paired(predictions, labels))
+    return np.clip(_ratio(p @ t, np.sqrt((p * p).sum(-1) * (t * t).sum())), -1, 1)
 
 
-def spearman(predictions: ArrayLike, labels: ArrayLike) -> float:
+def _centred(values: Numbers) -> Numbers:
+    """Values less their mean; NaN of equals. Tiny ones are scaled: their squares would vanish."""
+    apart = values - values.mean(-1, keepdims=True) if values.size else values
+    power = np.frexp(np.abs(apart).max(-1, keepdims=True, initial=0))[1]
+    equal = (values == values[..., :1]).all(-1, keepdims=True)
+    return np.where(equal, np.nan, np.ldexp(apart, -power))  # powers of 2 round nothing
+
+
+def _ratio(above: ArrayLike, below: ArrayLike) -> Any:
+    """above / below; NaN where nothing is below."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.divide(above, below)
+
+
+def spearman(predictions: ArrayLike, labels: ArrayLike) -> Any:
     """Spearman's rank correlation, ties at their mean rank; NaN where Pearson's is."""
     predicted, true = _paired(predictions, labels)
-    return pearson(rankdata(predicted), rankdata(true))
+    return pearson(rankdata(predicted, axis=-1), rankdata(true))
 
 
-METRICS: dict[str, Callable[[ArrayLike, ArrayLike], float]] = {
-    metric.__name__: metric for metric in (accuracy, f1, matthews, pearson, spearman)
+METRICS: dict[str, Callable[[ArrayLike, ArrayLike], Any]] = {
+    metric.__name__: metric for metric in (accuracy, f1, pearson, spearman)
 }
+"""Predictions (*rows, example) and labels (example,) -> a number for every row."""
 COMPANIONS = {
     "accuracy": (),
     "f1": ("accuracy",),
-    "matthews": ("accuracy",),
     "pearson": ("spearman",),
     "spearman": ("pearson",),
 }
@@ -92,23 +82,21 @@ COMPANIONS = {
 def scores(task: Task, predictions: ArrayLike, labels: ArrayLike) -> dict[str, float]:
     """The task's own metric, then its usual companions; what is undefined is NaN."""
     names = (task.metric, *COMPANIONS[task.metric])
-    return {name: METRICS[name](predictions, labels) for name in names}
+    return {name: float(METRICS[name](predictions, labels)) for name in names}
 
 
-def known_task(task: str | Task) -> Task:
-    """The task of that name, or the given one if its metric is known here."""
-    if isinstance(task, str):
-        if task not in TASKS:
-            raise UnknownName(
-                f"task '{task}' is unknown. {did_you_mean(task, TASKS)}Known: {', '.join(TASKS)}."
-            )
-        return TASKS[task]
-    if task.metric not in METRICS:
+def row_scores(answers: Numbers, labels: Numbers, task: Task) -> Numbers:
+    """The task's metric of every row of answers (row, example), all at once."""
+    return np.asarray(METRICS[task.metric](answers, labels))
+
+
+def known_task(name: str) -> Task:
+    """The task of that name."""
+    if name not in TASKS:
         raise UnknownName(
-            f"metric '{task.metric}' of task '{task.name}' is unknown. "
-            f"{did_you_mean(task.metric, METRICS)}Known: {', '.join(METRICS)}."
+            f"task '{name}' is unknown. {did_you_mean(name, TASKS)}Known: {', '.join(TASKS)}."
         )
-    return task
+    return TASKS[name]
 
 
 def labels_of(corpus: Corpus, task: Task) -> Numbers:
@@ -127,18 +115,18 @@ def labels_of(corpus: Corpus, task: Task) -> Numbers:
 
 def check_parts(examples: Sequence[Any], task: Task) -> None:
     """Refuse one text for a task of pairs, and two texts for a task of single texts."""
+    texts = ("a single text", "a pair of texts")
     for example in examples:
-        n_given = len(example.parts)
-        if n_given != 1 + task.pair:
+        if len(example.parts) != 1 + task.pair:
             raise CorpusError(
-                f"example '{example.id}' has {_texts(n_given)}; expected {_texts(1 + task.pair)} "
+                f"example '{example.id}' has {texts[not task.pair]}; expected {texts[task.pair]} "
                 f"for {task.name}. Check that the corpus belongs to the task."
             )
 
 
 def check_varied(labels: Numbers, corpus: Corpus, task: Task) -> None:
     """Refuse to learn from examples that all have the same label."""
-    if not _constant(labels):
+    if (labels != labels[0]).any():
         return
     what = f"the score {labels[0]:g}" if task.regression else f"'{task.labels[int(labels[0])]}'"
     raise CorpusError(
@@ -147,51 +135,35 @@ def check_varied(labels: Numbers, corpus: Corpus, task: Task) -> None:
     )
 
 
-def class_counts(labels: Numbers, task: Task) -> dict[str, int]:
-    """How many examples each class has; {} for a task of scores."""
-    found = Counter(labels.tolist())
-    return {name: found[index] for index, name in enumerate(task.labels)}
-
-
 def _label(example: Any, task: Task) -> float:
     label = example.label
-    if label is None:
-        given, advice = "no label", "Test labels are often withheld: use the train or dev split."
-    elif not isinstance(label, Real):
-        given, advice = f"the label {label!r}", "Give the class index or the score."
-    elif task.regression:
-        low, high = task.bounds or (-math.inf, math.inf)
-        if math.isfinite(label) and low <= float(label) <= high:
+    low, high = task.bounds or (-math.inf, math.inf)
+    if isinstance(label, Real):
+        fits = low <= float(label) <= high and math.isfinite(label)
+        if fits if task.regression else label in range(task.n_labels):
             return float(label)
-        given, advice = f"the label {label!r}", "Mend the example or drop it."
-    elif label in range(task.n_labels):
-        return float(label)
-    else:
-        given, advice = f"the label {label!r}", "Mend the example or name the task it belongs to."
-    raise CorpusError(f"example '{example.id}' has {given}; expected {_expected(task)}. {advice}")
+    given = "no label" if label is None else f"the label {label!r}"
+    raise CorpusError(
+        f"example '{example.id}' has {given}; expected {_expected(task)} for {task.name}. Mend the "
+        "example or drop it; test labels are often withheld: use the train or dev split."
+    )
 
 
 def _expected(task: Task) -> str:
     if not task.regression:
         classes = ", ".join(f"{index} ({name})" for index, name in enumerate(task.labels))
-        return f"one of {classes} for {task.name}"
-    if task.bounds is None:
-        return f"a finite score for {task.name}"
-    return f"a score from {task.bounds[0]:g} to {task.bounds[1]:g} for {task.name}"
-
-
-def _texts(number: int) -> str:
-    return "a single text" if number == 1 else "a pair of texts"
-
-
-def _constant(values: Numbers) -> bool:
-    return bool((values == values[:1]).all())
+        return f"a class index, one of {classes}"
+    return (
+        "a finite score"
+        if task.bounds is None
+        else "a score from {:g} to {:g}".format(*task.bounds)
+    )
 
 
 def _paired(predictions: ArrayLike, labels: ArrayLike) -> tuple[Numbers, Numbers]:
     """Both as numbers, or one sentence on why they cannot be compared."""
     found = np.asarray(predictions, dtype=np.float64), np.asarray(labels, dtype=np.float64)
-    if found[0].ndim != 1 or found[0].shape != found[1].shape:
+    if found[1].ndim != 1 or found[0].shape[-1:] != found[1].shape:
         raise BadValue(
             f"predictions have shape {found[0].shape} and labels {found[1].shape}; expected two "
             "lists of the same length."
@@ -200,7 +172,7 @@ def _paired(predictions: ArrayLike, labels: ArrayLike) -> tuple[Numbers, Numbers
         if not np.isfinite(values).all():
             place = int(np.flatnonzero(~np.isfinite(values))[0])
             raise BadValue(
-                f"{name} {place + 1} of {len(values)} is {values[place]}; expected finite numbers. "
-                "Drop what has no answer before scoring."
+                f"{name} {place + 1} of {values.size} is {values.flat[place]}; expected finite "
+                "numbers. Drop what has no answer before scoring."
             )
     return found

@@ -5,14 +5,16 @@ models/<kind>/v<version>-<digest>/model.safetensors, facts.json, and checkpoints
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
 from safetensors import SafetensorError
 from safetensors import torch as safetensors
 from torch import Tensor, nn
@@ -29,6 +31,7 @@ _NO_SHAPE = frozenset(("transformers_version", "architectures", "dtype", "torch_
 """Entries of a model's configuration that say where it comes from, not what it computes."""
 
 T = TypeVar("T")
+H = TypeVar("H", bound=nn.Module)
 
 
 def shape_of(encoder: Encoder) -> list[tuple[str, Any]]:
@@ -96,50 +99,63 @@ def name_of(folder: Path) -> str:
     return "/".join(folder.parts[-3:])
 
 
-def fitted(
-    trained: nn.Module,
-    kept: nn.Module,
+def tuned(
+    folder: Path,
     examples: Sequence[Encoded],
-    loss: Callable[[Batch], Tensor],
     recipe: Recipe,
-    about: Mapping[str, Any],
+    loss_of: Callable[[Encoder, H], Callable[[Batch], Tensor]],
     *,
     encoder: Encoder,
-    folder: Path,
+    name: str,
+    head_of: Callable[[Encoder], H],
+    model_of: Callable[[], Any] | None = None,
+    learning: Sequence[str] = ("encoder", "head"),
+    about: Mapping[str, Any],
     every: float,
     progress: Progress | None,
-) -> dict[str, Any]:
-    """Train in the folder, keep the end there, forget the checkpoints; the facts of the training.
+) -> tuple[Encoder, H, dict[str, Any]]:
+    """An encoder and its head as kept in the folder, or trained for it and kept; and the facts.
 
-    trained  the weights that learn; `kept`, all weights of the model
-    about    what else the facts say
+    loss_of   what encoder and head minimise: the mean over a batch
+    name      of the trained encoder; the given one is copied
+    head_of   makes the head of an encoder, before its first step
+    model_of  makes the network to start from, if it is not that of the encoder
+    learning  which of the two learn, in the order in which their gradients are added up
+    about     what else the facts say
     """
-    trained.requires_grad_(True)
-    went = train(
-        trained,
-        examples,
-        Collator(encoder),
-        loss,
-        recipe,
-        folder=folder,
-        every=every,
-        progress=progress,
-    )
-    trained.requires_grad_(False)
-    facts = {
-        **about,
-        "model": encoder.name,
-        "steps": went.steps,
-        "epochs": round(went.steps * recipe.batch_size / len(examples), 2),
-        "final_loss": went.final_loss,
-        "history": went.history,
-        "seconds": round(went.seconds, 1),
-        "recipe": asdict(recipe),
-        "key": name_of(folder),
-    }
-    keep(folder, kept, facts)
-    forget(folder)
-    return {**facts, "cached": False}
+
+    def blank() -> tuple[Encoder, H]:
+        with torch.inference_mode(False):
+            model = copy.deepcopy(encoder.model) if model_of is None else model_of()
+            own = replace(encoder, name=name, model=model.eval().requires_grad_(False))
+            return own, head_of(own).eval().requires_grad_(False)
+
+    def modules(own: tuple[Encoder, H]) -> nn.ModuleDict:
+        return nn.ModuleDict({"encoder": own[0].model, "head": own[1]})
+
+    def run(folder: Path) -> tuple[tuple[Encoder, H], dict[str, Any]]:
+        own = blank()
+        loss, parts = loss_of(*own), modules(own)
+        learns = nn.ModuleDict({part: parts[part] for part in learning}).requires_grad_(True)
+        went = train(learns, examples, Collator(encoder), loss, recipe, folder, every, progress)
+        learns.requires_grad_(False)
+        facts = {
+            **about,
+            "model": encoder.name,
+            "steps": went.steps,
+            "epochs": round(went.steps * recipe.batch_size / len(examples), 2),
+            "final_loss": went.final_loss,
+            "history": went.history,
+            "seconds": round(went.seconds, 1),
+            "recipe": asdict(recipe),
+            "key": name_of(folder),
+        }
+        keep(folder, parts, facts)
+        forget(folder)
+        return own, {**facts, "cached": False}
+
+    own, facts = once(folder, lambda folder: read_back(folder, blank, modules), run)
+    return *own, facts
 
 
 def once(folder: Path, read: Callable[[Path], T | None], train: Callable[[Path], T]) -> T:

@@ -7,7 +7,6 @@ one sentence and leaves no checkpoint to go on from.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import pickle
 import time
@@ -55,23 +54,21 @@ class Recipe:
 
     def __post_init__(self) -> None:
         check_choice("on-long", self.on_long, ON_LONG)
-        for name, low, high in (
-            ("epochs", 1, math.inf),
-            ("batch_size", 1, math.inf),
-            ("learning_rate", 0.0, math.inf),
-            ("warm_up", 0.0, 1.0),
-            ("weight_decay", 0.0, math.inf),
-            ("clip", 0.0, math.inf),
-            ("seed", 0, math.inf),
-            ("max_steps", 1, math.inf),
-        ):
-            value = getattr(self, name)
-            if value is not None and not (low <= value <= high and math.isfinite(value)):
+        for name, value in vars(self).items():
+            if name == "on_long" or value is None:
+                continue
+            low = 1 if name in ("epochs", "batch_size", "max_steps") else 0
+            high = 1 if name == "warm_up" else math.inf
+            if not (low <= value <= high and math.isfinite(value)):
                 raise BadValue(f"{name} is {value}; expected a number from {low:g} to {high:g}.")
+
+    def n_batches(self, n_examples: int) -> int:
+        """Batches of one epoch on so many examples."""
+        return math.ceil(n_examples / self.batch_size)
 
     def n_steps(self, n_examples: int) -> int:
         """Steps of a whole training on so many examples."""
-        steps = self.epochs * math.ceil(n_examples / self.batch_size)
+        steps = self.epochs * self.n_batches(n_examples)
         return steps if self.max_steps is None else min(steps, self.max_steps)
 
 
@@ -104,42 +101,44 @@ def train(
     collate: Callable[[Sequence[Encoded]], Batch],
     loss: Callable[[Batch], Tensor],
     recipe: Recipe,
-    *,
-    folder: Path | None = None,
+    folder: Path,
     every: float = SECONDS_BETWEEN,
     progress: Progress | None = None,
 ) -> Trained:
     """Minimise `loss`, the mean over a batch, in all weights of `module` that ask for gradients.
 
-    Each epoch goes once through the examples. With a `folder`, a checkpoint is left there every
-    so many seconds and after each epoch; a training that finds one goes on from it and ends with
-    the very weights of one that was never interrupted (on the same device and as many threads).
+    Each epoch goes once through the examples. A checkpoint is left in the folder every so many
+    seconds and after each epoch; a training that finds one goes on from it and ends with the very
+    weights of one that was never interrupted (on the same device and as many threads).
     The caller removes the checkpoints with `forget`. Random numbers of the caller are left alone.
     The module ends in evaluation mode.
     """
     if not examples:
         raise BadValue("no example is left to train on; expected one or more.")
-    n_steps = recipe.n_steps(len(examples))
+    n_steps, per_epoch = recipe.n_steps(len(examples)), recipe.n_batches(len(examples))
     with (
         torch.inference_mode(False),
         torch.enable_grad(),
         _own_random_numbers(_device(module), recipe.seed),
     ):
-        run = _Run(module, optimiser(module, recipe), Trained(), f"{recipe} {len(examples)}")
+        shapes = {name: tuple(value.shape) for name, value in module.state_dict().items()}
+        run = _Run(module, optimiser(module, recipe), f"{recipe} {len(examples)} {shapes}")
         run.resume(folder)
         try:
             module.train()
             for batch in _batches_from(run.state.steps, examples, collate, recipe, n_steps):
-                _tell(progress, run.state.steps, n_steps)
+                if progress is not None:
+                    progress(run.state.steps, n_steps)
                 _step(run, loss(batch), recipe, n_steps, folder)
-                ends_epoch = run.state.steps % math.ceil(len(examples) / recipe.batch_size) == 0
-                if ends_epoch or run.since_kept() >= every:
+                waited = time.perf_counter() - run.kept
+                if run.state.steps % per_epoch == 0 or waited >= every:
                     run.keep(folder)
-            _tell(progress, run.state.steps, n_steps)
+            if progress is not None:
+                progress(run.state.steps, n_steps)
         finally:
             module.eval()
             run.optimiser.zero_grad()
-    run.clock()
+    run.state.seconds = time.perf_counter() - run.began
     return run.state
 
 
@@ -185,14 +184,14 @@ def _batches_from(
 ) -> Iterator[Batch]:
     """The batches of all epochs, without those of the steps that are done."""
     lengths = [len(example) for example in examples]
-    per_epoch = math.ceil(len(examples) / recipe.batch_size)
+    per_epoch = recipe.n_batches(len(examples))
     for epoch in range(done // per_epoch, math.ceil(n_steps / per_epoch)):
         first = epoch * per_epoch
         for places in epoch_batches(lengths, recipe, epoch)[max(0, done - first) : n_steps - first]:
             yield collate([examples[place] for place in places])
 
 
-def _step(run: _Run, loss: Tensor, recipe: Recipe, n_steps: int, folder: Path | None) -> None:
+def _step(run: _Run, loss: Tensor, recipe: Recipe, n_steps: int, folder: Path) -> None:
     rate = recipe.learning_rate * ramp(run.state.steps, n_steps, recipe.warm_up)
     for group in run.optimiser.param_groups:
         group["lr"] = rate
@@ -213,11 +212,6 @@ def _step(run: _Run, loss: Tensor, recipe: Recipe, n_steps: int, folder: Path | 
     run.state.add(value, n_steps)
 
 
-def _tell(progress: Progress | None, done: int, n_steps: int) -> None:
-    if progress is not None:
-        progress(done, n_steps)
-
-
 # --- checkpoints: whole or not at all -------------------------------------------------------
 
 
@@ -227,30 +221,15 @@ class _Run:
 
     module: nn.Module
     optimiser: torch.optim.AdamW
-    state: Trained
     name: str
-    started: float = field(default_factory=time.perf_counter)
+    state: Trained = field(default_factory=Trained)
+    began: float = field(default_factory=time.perf_counter)
     kept: float = field(default_factory=time.perf_counter)
 
-    def __post_init__(self) -> None:
-        shapes = {name: tuple(value.shape) for name, value in self.module.state_dict().items()}
-        self.name = hashlib.sha256(f"{self.name} {shapes}".encode()).hexdigest()
-
-    def clock(self) -> None:
-        """Add the time since the last call to the seconds."""
-        now = time.perf_counter()
-        self.state.seconds += now - self.started
-        self.started = now
-
-    def since_kept(self) -> float:
-        return time.perf_counter() - self.kept
-
-    def keep(self, folder: Path | None) -> None:
+    def keep(self, folder: Path) -> None:
         """Leave a checkpoint, named after its step and content, and remove the earlier ones."""
         self.kept = time.perf_counter()
-        if folder is None:
-            return
-        self.clock()
+        self.state.seconds = self.kept - self.began
         content = {
             "name": self.name,
             "module": self.module.state_dict(),
@@ -272,7 +251,7 @@ class _Run:
         except (OSError, RuntimeError) as error:  # it costs time, not the result
             warnings.warn(f"no checkpoint could be written to {folder}: {error}", stacklevel=2)
 
-    def resume(self, folder: Path | None) -> None:
+    def resume(self, folder: Path) -> None:
         """Take up the newest checkpoint that is whole and belongs to this run, if any is."""
         for path in reversed(_checkpoints(folder)):
             try:
@@ -287,20 +266,20 @@ class _Run:
             self.optimiser.load_state_dict(found["optimiser"])
             _set_random_states(found["random"], _device(self.module))
             self.state = Trained(**found["state"])
+            self.began = time.perf_counter() - self.state.seconds
             return
 
 
-def forget(folder: Path | None) -> None:
+def forget(folder: Path) -> None:
     """Remove all checkpoints, and drafts that a killed process left."""
-    if folder is not None:
-        for path in (*_checkpoints(folder), *folder.glob(".draft-*")):
-            with suppress(OSError):
-                path.unlink()
+    for path in (*_checkpoints(folder), *folder.glob(".draft-*")):
+        with suppress(OSError):
+            path.unlink()
 
 
-def _checkpoints(folder: Path | None) -> list[Path]:
+def _checkpoints(folder: Path) -> list[Path]:
     """The checkpoints of a folder, the newest last."""
-    return [] if folder is None else sorted(folder.glob("checkpoint-*-*.pt"))
+    return sorted(folder.glob("checkpoint-*-*.pt"))
 
 
 def _device(module: nn.Module) -> torch.device:

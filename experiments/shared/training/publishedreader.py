@@ -38,11 +38,6 @@ _UNREADABLE = (
 )
 
 
-def has_reader(encoder: Encoder) -> bool:
-    """Whether a span head lies beside the encoder's weights. Damaged files are an error."""
-    return len(_head_weights(encoder)) == 2
-
-
 def published_reader(encoder: Encoder) -> SpanReader:
     """The encoder with its published span head, as it was trained elsewhere.
 
@@ -59,15 +54,8 @@ def published_reader(encoder: Encoder) -> SpanReader:
         "task": "spans",
         "model": encoder.name,
         "corpus": "published",
-        "n_train": 0,
-        "n_windows": 0,
-        "n_without_answer": 0,
-        "skipped": {},
-        "steps": 0,
-        "epochs": 0.0,
-        "final_loss": math.nan,
-        "history": [],
-        "seconds": 0.0,
+        **dict.fromkeys(("n_train", "n_windows", "n_without_answer", "steps"), 0),
+        **{"skipped": {}, "history": [], "epochs": 0.0, "seconds": 0.0, "final_loss": math.nan},
         "recipe": {"max_length": min(MAX_LENGTH, encoder.max_length)},
         "stride": STRIDE,
         "cached": True,
@@ -102,10 +90,9 @@ def _check(found: dict[str, Tensor], encoder: Encoder) -> None:
     for name, shape in ((WEIGHT, (2, encoder.model.config.hidden_size)), (BIAS, (2,))):
         if name not in found:
             raise UnknownModel(
-                f"'{encoder.name}' has no head that reads answers: its files hold no {name}. "
-                "Expected a model tuned for extraction, such as "
-                "bert-large-uncased-whole-word-masking-finetuned-squad; use one, or name "
-                "questions to learn from (spantuned(), or --train)."
+                f"'{encoder.name}' has no head that reads answers: its files hold no {name}. Use "
+                "a model tuned for extraction, such as bert-large-uncased-whole-word-masking-"
+                "finetuned-squad, or name questions to learn from (spantuned(), or --train)."
             )
         if tuple(found[name].shape) != shape:
             raise UnknownModel(

@@ -1,45 +1,247 @@
-"""An encoder that reads answers out of a paragraph: BERT's span head, trained, kept by content."""
+"""An encoder that reads answers out of a paragraph, by BERT's span head, trained, kept by content.
+
+Questions on paragraphs are windows of pieces, and answers are spans of them.
+"""
 
 from __future__ import annotations
 
-import copy
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attnlib.attention.encode import Batch, batches, check_max_length, model_inputs
+from attnlib.attention import encode
+from attnlib.attention.encode import Batch, Encoded, batches, check_max_length, model_inputs
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Question
-from attnlib.errors import BadValue, CorpusError
+from attnlib.errors import BadValue, TooLong
 from attnlib.models import Encoder
-from experiments.shared.training.kept_models import fitted, home_of, once, read_back
+from experiments.shared.training.answers import check_answered
+from experiments.shared.training.finetune import draw_layers
+from experiments.shared.training.kept_models import home_of, tuned
 from experiments.shared.training.loop import SECONDS_BETWEEN, Progress, Recipe
-from experiments.shared.training.spans import (
-    MAX_ANSWER,
-    N_BEST,
-    Candidate,
-    Window,
-    answerable,
-    best_answers,
-    candidates,
-    targets,
-    windows_of,
-)
 
 STRIDE = 128
 VERSION = 1
 """Part of every key: raise it with any change of code that changes what a training ends with."""
+N_BEST = 20
+MAX_ANSWER = 30
+"""Pieces of the longest answer that is considered, as in BERT's own script."""
 
-Passes = Callable[[Batch], Tensor]
-"""A batch -> the last hidden states (batch, piece, dim), such as a plain forward pass."""
+
+# --- windows and spans ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Window:
+    """A question with a stretch of its paragraph, as the model reads them.
+
+    encoded   its pieces; `index` numbers the windows, not the questions
+    question  which question it belongs to
+    places    of each piece, the characters of the paragraph it stands for; None elsewhere
+    """
+
+    encoded: Encoded
+    question: int
+    places: tuple[tuple[int, int] | None, ...]
+
+    def span_of(self, start: int, end: int) -> tuple[int, int] | None:
+        """First and last piece that cover characters start..end; None if they are not all here."""
+        inside = [
+            piece
+            for piece, place in enumerate(self.places)
+            if place is not None and place[0] < end and place[1] > start
+        ]
+        if not inside:
+            return None
+        first, last = self.places[inside[0]], self.places[inside[-1]]
+        assert first is not None and last is not None
+        whole = first[0] <= start and last[1] >= end
+        return (inside[0], inside[-1]) if whole else None
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A span of a paragraph that may be the answer. `score` is the sum of its two logits."""
+
+    text: str
+    start: int
+    score: float
+
+
+def windows_of(
+    questions: Sequence[Question],
+    encoder: Encoder,
+    *,
+    max_length: int = 256,
+    stride: int = 128,
+    skipped: Counter[str] | None = None,
+) -> list[Window]:
+    """Every question with its paragraph, long paragraphs in overlapping windows.
+
+    stride  by how many pieces of the paragraph a window starts after the one before
+    The question stays whole; one that leaves no room for a piece of the paragraph is refused.
+    """
+    encode.check_max_length(max_length, encoder)
+    if stride < 1:
+        raise BadValue(f"stride is {stride}; expected 1 or more pieces.")
+    found: list[Window] = []
+    for encoded in encode.tokenized(questions, encoder):
+        question = questions[encoded.index]
+        content = [p for p, w in enumerate(encoded.word) if w >= 0 and encoded.segment[p] == 1]
+        if not content:
+            if skipped is not None:
+                skipped["no pieces"] += 1
+            continue
+        characters = _characters(question, encoder, len(content))
+        places = dict(zip(content, characters, strict=True))
+        for picked in _windows(encoded, content, max_length, stride):
+            found.append(
+                Window(
+                    replace(encoded.pick(picked), index=len(found)),
+                    encoded.index,
+                    tuple(places.get(piece) for piece in picked),
+                )
+            )
+        if skipped is not None and len(encoded) > max_length:
+            skipped["windowed"] += 1
+    return found
+
+
+def _characters(question: Question, encoder: Encoder, n_pieces: int) -> list[tuple[int, int]]:
+    """The characters of the paragraph that each of its pieces stands for."""
+    coded = encoder.tokenizer(
+        question.context,
+        add_special_tokens=False,
+        split_special_tokens=True,
+        return_offsets_mapping=True,
+        verbose=False,
+    )
+    places = [(int(start), int(end)) for start, end in coded["offset_mapping"]]
+    if len(places) != n_pieces:
+        raise BadValue(
+            f"question '{question.id}': its paragraph has {len(places)} pieces alone and "
+            f"{n_pieces} beside the question; expected as many. Use another tokenizer."
+        )
+    return places
+
+
+def _windows(
+    encoded: Encoded, content: Sequence[int], max_length: int, stride: int
+) -> Iterator[list[int]]:
+    room = max_length - (len(encoded) - len(content))
+    if room < 1:
+        raise TooLong(
+            f"question {encoded.index + 1} has {len(encoded) - len(content)} pieces itself and "
+            f"leaves no room within {max_length}. Use a larger max_length."
+        )
+    outside = set(range(len(encoded))) - set(content)
+    for start in range(0, len(content), min(stride, room)):
+        yield sorted(outside | set(content[start : start + room]))
+        if start + room >= len(content):
+            return
+
+
+def _holds_text(place: tuple[int, int] | None) -> bool:
+    """Byte-level pieces of a lone blank stand for no characters."""
+    return place is not None and place[0] < place[1]
+
+
+def answerable(windows: Sequence[Window], batch: Batch) -> Bool[Tensor, "batch piece"]:
+    """Where an answer may begin or end: pieces of the paragraph, and [CLS] for "not here"."""
+    found = torch.zeros_like(batch.real, device="cpu")
+    for row, number in enumerate(batch.index):
+        places = windows[number].places
+        found[row, : len(places)] = torch.tensor([_holds_text(place) for place in places])
+    return found.to(batch.device) | batch.cls
+
+
+def open_logits(
+    logits: Float[Tensor, "batch piece 2"], batch: Batch, windows: Sequence[Window]
+) -> Float[Tensor, "batch piece 2"]:
+    """The logits with as good as no chance for pieces where no answer may begin or end."""
+    closed = ~answerable(windows, batch).unsqueeze(-1)
+    return logits.masked_fill(closed, torch.finfo(logits.dtype).min)
+
+
+def targets(
+    windows: Sequence[Window], questions: Sequence[Question]
+) -> tuple[list[tuple[int, int]], int]:
+    """First and last piece of each window's answer, and how many windows do not hold theirs.
+
+    The first accepted answer is the one to learn. A window without it learns [CLS], piece 0.
+    """
+    spans = []
+    for window in windows:
+        answer = questions[window.question].answers[0]
+        start = answer.start + len(answer.text) - len(answer.text.lstrip())  # no piece is blank
+        spans.append(window.span_of(start, start + len(answer.text.strip())))
+    return [(0, 0) if span is None else span for span in spans], spans.count(None)
+
+
+def candidates(
+    logits: Float[Tensor, "batch piece 2"],
+    batch: Batch,
+    windows: Sequence[Window],
+    questions: Sequence[Question],
+    *,
+    n_best: int = N_BEST,
+    max_answer: int = MAX_ANSWER,
+) -> list[list[Candidate]]:
+    """The best spans of each window of a batch, the highest score first.
+
+    A span lies in the paragraph and has at most `max_answer` pieces; its score is the start logit
+    of its first piece plus the end logit of its last.
+    """
+    length = batch.length
+    inside = answerable(windows, batch) & ~batch.cls
+    start = logits[..., 0].float().masked_fill(~inside, -torch.inf)
+    end = logits[..., 1].float().masked_fill(~inside, -torch.inf)
+    place = torch.arange(length, device=batch.device)
+    ahead = place[None, :] - place[:, None]
+    allowed = (ahead >= 0) & (ahead < max_answer)
+    scores = (start[:, :, None] + end[:, None, :]).masked_fill(~allowed, -torch.inf)
+    best = scores.flatten(1).topk(min(n_best, length * length))
+    found = []
+    for row, number in enumerate(batch.index):
+        window = windows[number]
+        text = questions[window.question].context
+        spans = []
+        for value, flat in zip(best.values[row].tolist(), best.indices[row].tolist(), strict=True):
+            if value == -torch.inf:
+                break
+            first, last = window.places[flat // length], window.places[flat % length]
+            assert first is not None and last is not None
+            spans.append(Candidate(text[first[0] : last[1]], first[0], value))
+        found.append(spans)
+    return found
+
+
+def best_answers(
+    found: Sequence[tuple[int, Sequence[Candidate]]], n_questions: int, n_best: int = N_BEST
+) -> list[list[Candidate]]:
+    """The best spans of each question over all its windows; one that occurs twice counts once.
+
+    found  (question, candidates) of every window
+    """
+    pooled: list[list[Candidate]] = [[] for _ in range(n_questions)]
+    for question, spans in found:
+        pooled[question] += spans
+    answers = []
+    for spans in pooled:
+        ordered = sorted(spans, key=lambda span: -span.score)
+        distinct = {(span.start, span.text): span for span in reversed(ordered)}
+        answers.append(sorted(distinct.values(), key=lambda span: -span.score)[:n_best])
+    return answers
+
+
+# --- the model ------------------------------------------------------------------------------------
 
 
 class SpanHead(nn.Module):
@@ -47,13 +249,8 @@ class SpanHead(nn.Module):
 
     def __init__(self, encoder: Encoder, seed: int = 0) -> None:
         super().__init__()
-        config, weight = encoder.model.config, next(encoder.model.parameters())
-        self.out = nn.utils.skip_init(nn.Linear, config.hidden_size, 2)
-        spread = getattr(config, "initializer_range", 0.02)
-        generator = torch.Generator().manual_seed(seed)
-        self.out.weight.data.normal_(0.0, spread, generator=generator)
-        self.out.bias.data.zero_()
-        self.to(device=weight.device, dtype=weight.dtype)
+        self.out = nn.utils.skip_init(nn.Linear, encoder.model.config.hidden_size, 2)
+        draw_layers(self, encoder, seed)
 
     def forward(self, hidden: Float[Tensor, "batch piece dim"]) -> Float[Tensor, "batch piece 2"]:
         logits: Tensor = self.out(hidden)
@@ -73,9 +270,9 @@ class SpanReader:
         found: Tensor = self.encoder.model(**model_inputs(batch, self.encoder))[0]
         return found
 
-    def windows(self, questions: Sequence[Question], max_length: int | None = None) -> list[Window]:
-        """The questions as the model reads them, by default as long as in training."""
-        limit = self.facts["recipe"]["max_length"] if max_length is None else max_length
+    def windows(self, questions: Sequence[Question]) -> list[Window]:
+        """The questions as the model reads them, as long as in training."""
+        limit = self.facts["recipe"]["max_length"]
         stride = min(self.facts.get("stride", STRIDE), limit)
         return windows_of(questions, self.encoder, max_length=limit, stride=stride)
 
@@ -97,7 +294,6 @@ class SpanReader:
         windows: Sequence[Window],
         questions: Sequence[Question],
         n_best: int = N_BEST,
-        max_answer: int = MAX_ANSWER,
     ) -> list[tuple[int, list[Candidate]]]:
         """(question, candidates) of every window of a batch, from its hidden states."""
         logits = self.head(hidden)
@@ -107,29 +303,19 @@ class SpanReader:
                 f"{self.encoder.name} answers a question near '{asked}' with a number that is not "
                 "finite. Train it again with a smaller learning rate."
             )
-        found = candidates(logits, batch, windows, questions, n_best=n_best, max_answer=max_answer)
+        found = candidates(logits, batch, windows, questions, n_best=n_best)
         asked_of = (windows[number].question for number in batch.index)
         return list(zip(asked_of, found, strict=True))
 
     def answers(
-        self,
-        questions: Sequence[Question],
-        *,
-        max_length: int | None = None,
-        batch_size: int = 16,
-        n_best: int = N_BEST,
-        passes: Passes | None = None,
+        self, questions: Sequence[Question], *, batch_size: int = 16, n_best: int = N_BEST
     ) -> list[list[Candidate]]:
-        """The best spans for each question, the best first; none where it has no paragraph.
-
-        passes  another way from a batch to hidden states, such as one with some heads changed
-        """
-        windows = self.windows(questions, max_length)
-        run = passes or self.hidden
+        """The best spans for each question, the best first; none where it has no paragraph."""
+        windows = self.windows(questions)
         found: list[tuple[int, list[Candidate]]] = []
         with torch.inference_mode():
             for batch in self.batches(windows, batch_size):
-                found += self.spans(run(batch), batch, windows, questions, n_best)
+                found += self.spans(self.hidden(batch), batch, windows, questions, n_best)
         return best_answers(found, len(questions), n_best)
 
 
@@ -148,103 +334,44 @@ def spantuned(
     A start and an end are learnt by cross-entropy over the pieces of the paragraph and [CLS],
     which stands for "not in this window".
     """
-    job = _Job(encoder, corpus, recipe or Recipe(max_length=256, batch_size=16), stride)
-    job.check()
-    return once(job.home(cache), job.read, partial(job.run, every=every, progress=progress))
+    how = recipe or Recipe(max_length=256, batch_size=16)
+    check_answered(corpus.examples, corpus.name)
+    skipped: Counter[str] = Counter()
+    limits = {"max_length": how.max_length, "stride": min(stride, how.max_length)}
+    windows = windows_of(corpus.examples, encoder, **limits, skipped=skipped)
+    wanted, n_elsewhere = targets(windows, corpus.examples)
+    examples = [window.encoded for window in windows]
+    pairs = zip(examples, wanted, strict=True)
+    read = ((one.ids, one.segment, span) for one, span in pairs)
 
-
-@dataclass(frozen=True)
-class _Job:
-    """One training: what is trained, on which questions, how."""
-
-    encoder: Encoder
-    corpus: Corpus
-    recipe: Recipe
-    stride: int
-
-    def check(self) -> None:
-        """All that can be refused before the first step."""
-        wrong = [e.id for e in self.corpus.examples if not getattr(e, "answers", ())]
-        if wrong or not self.corpus.examples:
-            what = f"'{wrong[0]}' has no answer" if wrong else "it is empty"
-            raise CorpusError(
-                f"corpus '{self.corpus.name}' cannot teach a model to answer: {what}; expected "
-                "questions with answers, such as squad:train or wiki-questions:train."
-            )
-
-    def windows(self, skipped: Counter[str] | None = None) -> list[Window]:
-        length = self.recipe.max_length
-        return windows_of(
-            self.corpus.examples,
-            self.encoder,
-            max_length=length,
-            stride=min(self.stride, length),
-            skipped=skipped,
-        )
-
-    def home(self, cache: Path | None = None) -> Path:
-        """Where the end is kept, by all that decides the weights."""
-        windows = self.windows()
-        wanted, _ = targets(windows, self.corpus.examples)
-        pairs = zip(windows, wanted, strict=True)
-        read = ((one.encoded.ids, one.encoded.segment, span) for one, span in pairs)
-        settings = {"recipe": asdict(self.recipe)}
-        return home_of("answers", VERSION, self.encoder, settings, read, cache)
-
-    def blank(self) -> SpanReader:
-        """The encoder and head before the first step; the given encoder is copied."""
-        with torch.inference_mode(False):
-            model = copy.deepcopy(self.encoder.model).eval().requires_grad_(False)
-            name = f"{self.encoder.name}, fine-tuned on {self.corpus.name.partition(':')[0]}"
-            own = replace(self.encoder, name=name, model=model)
-            head = SpanHead(own, self.recipe.seed).eval().requires_grad_(False)
-        return SpanReader(own, head, {})
-
-    def run(self, folder: Path, every: float, progress: Progress | None) -> SpanReader:
-        """Train, keep the result, and forget the checkpoints."""
-        skipped: Counter[str] = Counter()
-        windows = self.windows(skipped)
-        wanted, n_elsewhere = targets(windows, self.corpus.examples)
-        ends = torch.tensor(wanted, device=self.encoder.device)
-        result = self.blank()
+    def loss_of(own: Encoder, head: SpanHead) -> Callable[[Batch], Tensor]:
+        reader, ends = SpanReader(own, head, {}), torch.tensor(wanted, device=encoder.device)
 
         def loss(batch: Batch) -> Tensor:
-            logits = result.head(result.hidden(batch))
-            closed = ~answerable(windows, batch).unsqueeze(-1)
-            logits = logits.masked_fill(closed, torch.finfo(logits.dtype).min)
+            logits = open_logits(head(reader.hidden(batch)), batch, windows)
             return functional.cross_entropy(logits, ends[list(batch.index)])
 
-        about = {
-            "task": "spans",
-            "corpus": self.corpus.name,
-            "n_train": len({window.question for window in windows}),
-            "n_windows": len(windows),
-            "n_without_answer": n_elsewhere,
-            "skipped": dict(skipped),
-            "stride": self.stride,
-        }
-        facts = fitted(
-            _modules(result),
-            _modules(result),
-            [window.encoded for window in windows],
-            loss,
-            self.recipe,
-            about,
-            encoder=self.encoder,
-            folder=folder,
-            every=every,
-            progress=progress,
-        )
-        return replace(result, facts=facts)
+        return loss
 
-    def read(self, folder: Path) -> SpanReader | None:
-        """What was kept, or None where anything of it is missing or damaged."""
-        found = read_back(folder, self.blank, _modules)
-        # The key knows a stride by the windows it makes, and short texts have one whatever it is.
-        return (
-            None if found is None else replace(found[0], facts={**found[1], "stride": self.stride})
-        )
-
-
-def _modules(reader: SpanReader) -> nn.ModuleDict:
-    return nn.ModuleDict({"encoder": reader.encoder.model, "head": reader.head})
+    about = {
+        "task": "spans",
+        "corpus": corpus.name,
+        "n_train": len({window.question for window in windows}),
+        "n_windows": len(windows),
+        "n_without_answer": n_elsewhere,
+        "skipped": dict(skipped),
+    }
+    own, head, facts = tuned(
+        home_of("answers", VERSION, encoder, {"recipe": asdict(how)}, read, cache),
+        examples,
+        how,
+        loss_of,
+        encoder=encoder,
+        name=f"{encoder.name}, fine-tuned on {corpus.name.partition(':')[0]}",
+        head_of=lambda own: SpanHead(own, how.seed),
+        about=about,
+        every=every,
+        progress=progress,
+    )
+    # The key knows a stride by the windows it makes, and short texts have one whatever it is.
+    return SpanReader(own, head, {**facts, "stride": stride})

@@ -24,7 +24,6 @@ from experiments.agreement import (
     head_numbers,
     importance,
     label_agreement,
-    label_stability,
     plain_words,
     skills,
     vocabularies,
@@ -32,7 +31,7 @@ from experiments.agreement import (
 from experiments.agreement.figures import head_links, signed
 from experiments.agreement.forecasts import forecasts
 from experiments.agreement.head_numbers import OFFSETS, ROLES, SURFACE, Sighting
-from experiments.agreement.label_stability import TWIN, form_and_kind, model_agreement
+from experiments.agreement.label_agreement import TWIN, form_and_kind, model_agreement
 from experiments.agreement.vocabularies import (
     JUDGED,
     QUESTIONS,
@@ -46,6 +45,7 @@ from experiments.clark2019.surface import behaviours
 from experiments.kovaleva2019.patterns import PATTERNS, rule
 from experiments.shared.chapter import describe_corpus
 from experiments.shared.head_types import fitted, named_types
+from experiments.shared.intervals import chance_p
 from experiments.shared.sortings import agreement_kappa
 from tests.attnlib.measuring.test_best_heads import picked, random_maps, random_trees
 from tests.maps import random_attention
@@ -148,7 +148,7 @@ def test_every_label_answers_every_question() -> None:
             assert said == {True, False}, (question, name)
     for name, classes in VOCABULARIES.items():
         for label in classes:
-            near, special, spread = (QUESTIONS[q][name](label) for q in QUESTIONS)
+            near, special, spread = (label in QUESTIONS[q][name] for q in QUESTIONS)
             assert not (spread and (near or special)), (name, label)
 
 
@@ -408,7 +408,7 @@ def important(seed: int = 0) -> pd.DataFrame:
     draw = np.random.default_rng(seed)
     layer, head = (part.ravel() + 1 for part in np.indices((6, 8)))
     table = pd.DataFrame({"layer": layer, "head": head})
-    for name in importance.MEASURES:
+    for name in vocabularies.MEASURES:
         table[name] = draw.normal(size=48)
     table["gradient"] = table["cost"] + 0.1 * draw.normal(size=48)
     table["questions"] = table["cost"] ** 3
@@ -477,7 +477,7 @@ def test_of_noise_nothing_can_be_said() -> None:
     assert (found.table["q"] > 0.05).all() and (found.table["low"] < found.table["high"]).all()
     assert found.findings["saying.helped"].value == 0
     assert found.findings["saying.idle"].value == 1
-    assert found.table["saying"].tolist() == list(importance.SAYINGS)
+    assert found.table["saying"].tolist() == list(vocabularies.SAYINGS)
 
 
 def test_a_saying_that_is_true_is_found() -> None:
@@ -526,8 +526,8 @@ def test_shares_and_counts_by_hand() -> None:
 
 
 def test_nothing_to_correlate_has_no_p() -> None:
-    assert math.isnan(importance.two_sided(math.nan, np.zeros(9)))
-    assert importance.two_sided(0.5, np.array([0.1, -0.6, 0.2])) == 0.5
+    assert math.isnan(chance_p(math.nan, np.zeros(9)))
+    assert chance_p(0.5, np.abs([0.1, -0.6, 0.2])) == 0.5
 
 
 # --- stability ------------------------------------------------------------------------------------
@@ -536,7 +536,7 @@ def test_nothing_to_correlate_has_no_p() -> None:
 def test_stability_over_halves_and_domains_by_hand() -> None:
     halves = {name: [0.5, 0.7, None] for name in VOCABULARIES}
     swapped = labelled(clark=["other", "broad"] * (LAYERS * HEADS // 2))
-    found = label_stability.label_stability(
+    found = label_agreement.label_stability(
         labelled(),
         swapped,
         labelled(),
@@ -554,7 +554,7 @@ def test_stability_over_halves_and_domains_by_hand() -> None:
 
 def test_labels_of_a_network_that_never_vary_have_no_kappa() -> None:
     nothing = {name: [None, None] for name in VOCABULARIES}
-    found = label_stability.label_stability(
+    found = label_agreement.label_stability(
         labelled(), names=["wiki"], models=[TWIN], halves=[nothing]
     )
     assert found.table["kappa"].isna().all()
@@ -610,7 +610,7 @@ def test_every_claim_asks_for_a_number_that_some_experiment_names() -> None:
         *("forecast.influence.label_loss", "importance.median", "importance.alike_within"),
         *("importance.cost_gradient", "stability.inputs.least", "stability.domains.least"),
         *("models.twin.median", "models.order", "form.kappa", "form.lead"),
-        *(f"saying.{name}" for name in importance.SAYINGS),
+        *(f"saying.{name}" for name in vocabularies.SAYINGS),
         *("saying.one_job", "saying.one_head", "saying.idle", "saying.helped"),
     }
     asked = {claim.phenomenon.measure for claim in load_paper("agreement").claims}
@@ -661,7 +661,7 @@ def test_labels_come_back_from_a_table() -> None:
 
 def test_the_least_stable_vocabulary_is_found() -> None:
     halves = {name: [None] for name in VOCABULARIES}
-    found = label_stability.label_stability(
+    found = label_agreement.label_stability(
         *(labelled(), labelled(guan=["dense", "vertical"] * (LAYERS * HEADS // 2)), labelled()),
         names=["wiki", "web", "wiki"],
         models=["m", "m", TWIN],
@@ -685,7 +685,7 @@ def test_single_texts_and_their_lengths(e5_small: Encoder) -> None:
     singles, pairs_too = (Corpus("x", "segment", es, {}, "", "") for es in ((one,), (one, two)))
     assert [describe_corpus(one)["pairs"] for one in (singles, pairs_too)] == [0, 1]
     n = len(e5_small.tokenizer("a cat")["input_ids"])
-    lengths = label_stability.input_lengths(singles, encoder=e5_small).table
+    lengths = label_agreement.input_lengths(singles, encoder=e5_small).table
     assert lengths.to_dict("records") == [{"corpus": "x", "pieces": n}]
 
 

@@ -85,7 +85,3 @@ def test_ranks_run_from_0_to_1() -> None:
 def test_what_cannot_be_left_out_is_refused() -> None:
     with pytest.raises(BadValue, match="all heads are of one layer"):
         predicted(DESIGN, VALUES, np.zeros(48, int))
-    with pytest.raises(BadValue, match="3 layers for 48 heads"):
-        predicted(DESIGN, VALUES, np.zeros(3, int))
-    with pytest.raises(BadValue, match="2 values for 48 heads"):
-        forecast(DESIGN, np.zeros(2), LAYERS)

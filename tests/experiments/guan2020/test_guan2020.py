@@ -33,8 +33,7 @@ from experiments.shared import ablate_command as command
 from experiments.shared import ablation as shared_ablation
 from experiments.shared.ablation import Outcome
 from experiments.shared.training import publishedreader
-from experiments.shared.training.spanmodel import SpanHead, SpanReader
-from experiments.shared.training.spans import Candidate
+from experiments.shared.training.spanmodel import Candidate, SpanHead, SpanReader
 from tests.experiments.shared.test_ablate_command import HEADS_OF, TOY_TYPES, types_table
 from tests.experiments.shared.test_ablation import QUESTIONS as ASKED
 from tests.experiments.shared.test_ablation import naive, reader_on

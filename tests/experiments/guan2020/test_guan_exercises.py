@@ -11,7 +11,7 @@ from attnlib.metrics.distance import distance_metrics
 from experiments.guan2020.clusters import matched
 from experiments.guan2020.types import silhouettes
 from experiments.shared.ablation import harm_p_value
-from experiments.shared.head_types import fitted, naming
+from experiments.shared.head_types import Clustering, fitted, naming
 from experiments.shared.training.answers import exact_match, token_f1
 from tests.maps import attention_of
 
@@ -76,7 +76,8 @@ def test_the_names_of_the_four_clusters_by_hand() -> None:
         [0.49, 0.44, 0.07],
         [0.53, 0.10, 0.38],
     ]
-    names = naming(np.array(special_near_far), [0, 1, 2, 3], special=[0], near=[1]).names
+    heads = np.array(special_near_far)
+    names = naming(heads, Clustering(np.arange(4), heads, 0.0), special=[0], near=[1]).names
     assert names == ("dense", "diagonal", "dense&vertical", "vertical")
 
 

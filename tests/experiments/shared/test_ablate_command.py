@@ -22,7 +22,6 @@ from attnlib.data.examples import Segment
 from attnlib.errors import BadValue
 from attnlib.models import load_encoder
 from experiments.shared import ablate_command as command
-from experiments.shared import ablation
 from experiments.shared.ablation import Outcome
 from experiments.shared.training import publishedreader
 from experiments.shared.training.spanmodel import SpanReader
@@ -186,9 +185,9 @@ def test_heads_whose_loss_is_undefined_come_last(
         f1 = np.zeros_like(loss)
         return Outcome(tuple(variants), f1, f1, loss)
 
-    monkeypatch.setattr(ablation, "ablated", fake)
+    monkeypatch.setattr(command, "ablated", fake)
     with pytest.warns(RuntimeWarning, match="empty"):
-        table = command.question_heads(reader, TOY, action="zero")
+        table = command.changed_alone(reader, TOY, action="zero")
     assert table[["layer", "head"]].iloc[0].tolist() == [LAYERS, HEADS]
     assert table[["layer", "head"]].iloc[-1].tolist() == [1, 3] and math.isnan(
         table["loss"].iloc[-1]
@@ -209,7 +208,7 @@ def test_every_option_reaches_the_intervention(
         seen.append((heads, options))
         return table
 
-    monkeypatch.setattr(command, "question_ablation", spy)
+    monkeypatch.setattr(command, "changed_together", spy)
     how = ("--action", "no_inter", "--unit", "segment", "--specials", "kept", "--renormalise")
     rest = ("--length", "padded", "--draws", 7, "--seed", 4, "--limit", 3)
     assert run(*known, "--heads", "3-4", *how, *rest, "--json")[0] == 0
@@ -277,7 +276,7 @@ def sentence(err: str) -> str:
         (("--heads", "2_1"), "'2_1' names no head"),
         (("--heads", "diagnal"), "dense, diagonal, dense&vertical, vertical"),
         (("--heads", "0-1"), "'0-1' names no head"),
-        (("--heads", "*-5"), "3 layers of 4 heads"),
+        (("--heads", "*-5"), "expected layers 1 to 3 and heads 1 to 4"),
         (("--heads", "4-1"), "head"),
         (("--heads", "1-5"), "expected layers 1 to 3 and heads 1 to 4"),
         (("--heads", "1-1", "--draws", -1), "-1 random sets"),
@@ -304,8 +303,8 @@ def test_texts_are_no_questions(run: Run, folders: Callable[[str], Path], tmp_pa
     assert (code, out) == (2, "") and "squad:dev" in sentence(err)
     mixed = Corpus("mixed", "segment", (ASKED[0], Segment("0", "It rained.")), {}, "here", "")
     with pytest.raises(corpora.CorpusError, match="'mixed' is no corpus of questions"):
-        command.check_questions(mixed)
-    command.check_questions(TOY)
+        command.check_answered(mixed.examples, mixed.name)
+    command.check_answered(TOY.examples, TOY.name)
 
 
 def test_a_model_without_a_head_must_learn(
@@ -345,7 +344,7 @@ def test_the_length_is_that_of_the_windows(
         seen.append(max(len(window.encoded) for window in reader.windows(corpus.examples)))
         return pd.DataFrame([{"what": "as it is"}])
 
-    monkeypatch.setattr(command, "question_ablation", spy)
+    monkeypatch.setattr(command, "changed_together", spy)
     model = saved(trained_elsewhere(max_position_embeddings=400), tmp_path / "hub")
     words = ("--heads", "1-1", "--max-length", 24, "--device", "cpu", "--json")
     assert run("ablate", model, "toy:dev", *words)[0] == 0
@@ -423,8 +422,8 @@ def test_heads_by_pattern(
         (["-1"], "names no head"),
         (["0-1"], "'0-1' names no head"),
         (["0-*"], "'0-\\*' names no head"),
-        (["*-5"], "3 layers of 4 heads"),
-        (["4-*"], "counted from 1"),
+        (["*-5"], "expected layers 1 to 3 and heads 1 to 4"),
+        (["4-*"], "expected layers 1 to 3 and heads 1 to 4"),
         (["1-1", "x"], "'x' names no head"),
     ],
 )
@@ -441,6 +440,4 @@ def test_a_head_beyond_the_model_is_refused(reader: SpanReader) -> None:
             command.chosen_heads([name], reader.encoder, TOY, 66)
         for draws in (0, 2):
             with pytest.raises(BadValue, match="head"):
-                command.question_ablation(
-                    reader, TOY, frozenset([head]), action="zero", draws=draws
-                )
+                command.changed_together(reader, TOY, frozenset([head]), action="zero", draws=draws)

@@ -55,10 +55,11 @@ def test_an_experiment_runs_once_and_its_findings_are_kept(chapter: Chapter) -> 
     assert judged.verdict == "reproduced" and judged.ours == Finding(2.0, 2.0, 2.0)
 
 
-def test_measure_gives_the_table_of_heads(chapter: Chapter) -> None:
-    table = chapter.measure(texts(), ["mass_to_next", "entropy"])
-    assert len(table) == 2 * 144 and set(table["metric"]) == {"mass_to_next", "entropy"}
-    again = chapter.measure(texts(), ["mass_to_next", "entropy"])
+def test_plain_metrics_give_the_table_of_heads(chapter: Chapter) -> None:
+    metrics = ["mass_to_next", "entropy"]
+    table = chapter.run(chapters.measured, texts(), metrics=metrics).table
+    assert len(table) == 2 * 144 and set(table["metric"]) == set(metrics)
+    again = chapter.run(chapters.measured, texts(), metrics=metrics).table
     pd.testing.assert_frame_equal(table, again)
     shown = chapter.show(plots.head_grid(table, "entropy"), "fig4.broad")
     html = shown._repr_html_()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlib.errors import BadValue
+from attnlib.errors import BadValue, UnknownModel
 from attnlib.models import load_encoder
 from bookkit.editions import chapter_parameters, load_edition
 from experiments.shared.rehearsal import BASE, LARGE, SHAPES, random_model, rehearse
@@ -54,8 +54,12 @@ def test_a_chapter_runs_from_end_to_end(tmp_path: Path) -> None:
 
 @pytest.mark.assets
 def test_a_model_that_answers_has_a_head_for_it(tmp_path: Path) -> None:
-    from experiments.shared.training.publishedreader import has_reader
+    from experiments.shared.training.publishedreader import published_reader
 
-    for name, has in (("tiny-squad", True), ("tiny", False)):
-        folder = random_model(name, TINY, tmp_path / name)
-        assert has_reader(load_encoder(folder, device="cpu")) is has
+    answering, plain = (
+        load_encoder(random_model(name, TINY, tmp_path / name), device="cpu")
+        for name in ("tiny-squad", "tiny")
+    )
+    assert published_reader(answering).facts["corpus"] == "published"
+    with pytest.raises(UnknownModel, match="no head that reads answers"):
+        published_reader(plain)

@@ -52,7 +52,7 @@ def right(model: FineTuned, *variant: Intervention) -> np.ndarray:
 
 def test_changed_heads_beside_random_ones(model: FineTuned) -> None:
     heads = frozenset((layer, head) for layer in range(LAYERS) for head in range(HEADS - 1))
-    whole, changed, random = command.task_ablation(
+    whole, changed, random = command.changed_together(
         model, TESTED, heads, draws=3, seed=2, action="zero"
     ).to_dict("records")
     plain = 100 * right(model).mean()
@@ -70,7 +70,7 @@ def test_changed_heads_beside_random_ones(model: FineTuned) -> None:
 
 
 def test_every_head_and_every_layer_alone(model: FineTuned) -> None:
-    table = command.task_heads(model, TESTED, action="uniform")
+    table = command.changed_alone(model, TESTED, action="uniform")
     assert len(table) == LAYERS * HEADS + LAYERS and (table["head"] == 0).sum() == LAYERS
     assert table["lost"].is_monotonic_decreasing
     assert (table["q"] >= table["p"] - 1e-12).all()
@@ -152,7 +152,7 @@ def test_the_table_of_a_few_on_the_terminal(known: list[Any], run: Run) -> None:
     ("words", "expected"),
     [
         ((), "no head was named"),
-        (("--layer", 9), f"{LAYERS} layers of {HEADS} heads"),
+        (("--layer", 9), f"expected layers 1 to {LAYERS} and heads 1 to {HEADS}"),
         (("--type", "diagnal"), "dense, diagonal"),
         (("--heads", "1-1", "--mode", "prune"), "zero, uniform"),
         (("--heads", "1-1", "--epochs", 0), "epochs is 0"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import threading
 from collections.abc import Callable
@@ -18,7 +19,6 @@ from attnlib.attention.encode import Batch, Collator, encode
 from attnlib.attention.tap import Tap, tapped
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import TaskExample
-from attnlib.data.tasks import TASKS
 from attnlib.errors import AttnlibError, BadValue, CorpusError, TooLong, UnknownName
 from attnlib.models import Encoder, load_encoder, weights_digest
 from experiments.shared.training import finetune, kept_models, loop
@@ -90,10 +90,9 @@ def test_a_planted_rule_is_learnt(bert: Encoder, tmp_path: Path) -> None:
         progress=lambda done, total: told.append((done, total)),
     )
     unseen = planted(101, seed=1, name="unseen")
-    assert result.score(unseen)["accuracy"] > 0.95
     found, labels = result.outputs(unseen)
+    assert scores(result.task, found, labels)["accuracy"] > 0.95
     assert found.dtype == labels.dtype == np.int64
-    assert scores(result.task, found, labels) == result.score(unseen)
     assert labels.tolist() == [example.label for example in unseen.examples]
     assert told == [(i, 80) for i in range(81)]
     facts = result.facts
@@ -185,7 +184,7 @@ def test_a_frozen_encoder_reads_every_input_once(
 
         return logits
 
-    monkeypatch.setattr(finetune, "_OnFrozen", every_time)
+    monkeypatch.setattr(finetune, "_on_frozen", every_time)
     plain = finetuned(bert, toy, "sst2", recipe=recipe, start="frozen", cache=tmp_path / "plain")
     assert reads == plain.facts["steps"] > 2
     for name, value in once.head.state_dict().items():
@@ -328,13 +327,12 @@ def test_a_damaged_checkpoint_is_not_read(
 
 def test_a_checkpoint_of_another_recipe_is_not_read(bert: Encoder, tmp_path: Path) -> None:
     model, examples, collate, loss = small(bert)
-    train(model, examples, collate, loss, Recipe(epochs=1, batch_size=8), folder=tmp_path)
+    train(model, examples, collate, loss, Recipe(epochs=1, batch_size=8), tmp_path)
     assert len(list(tmp_path.glob("checkpoint-*"))) == 1
     told: list[int] = []
     other = Recipe(epochs=2, batch_size=8)
     train(
-        *(model, examples, collate, loss, other),
-        folder=tmp_path,
+        *(model, examples, collate, loss, other, tmp_path),
         progress=lambda done, n: told.append(done),
     )
     assert told[0] == 0
@@ -348,7 +346,7 @@ def test_the_second_call_reads(
 ) -> None:
     first = finetuned(bert, toy, "sst2", recipe=SHORT, cache=tmp_path)
     monkeypatch.setattr(kept_models, "train", never)
-    again = finetuned(bert, toy, TASKS["sst2"], recipe=SHORT, cache=tmp_path)
+    again = finetuned(bert, toy, "sst2", recipe=SHORT, cache=tmp_path)
     assert same(weights(first), weights(again))
     assert again.facts == {**first.facts, "cached": True}
     assert again.encoder.name == first.encoder.name
@@ -356,34 +354,53 @@ def test_the_second_call_reads(
     assert not any(p.requires_grad for p in again.head.parameters())
 
 
-def test_whatever_decides_the_weights_decides_the_key(bert: Encoder, toy: Corpus) -> None:
-    job = finetune._Job(bert, toy, TASKS["sst2"], SHORT, "pretrained")
+@pytest.fixture
+def home(bert: Encoder, toy: Corpus, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Where a training would be kept, by what is changed in it."""
+    homes: list[Path] = []
+
+    def kept(folder: Path, *_: Any, **__: Any) -> Any:
+        homes.append(folder)
+        return bert, None, {}
+
+    monkeypatch.setattr(finetune, "tuned", kept)
+
+    def found(**changes: Any) -> Path:
+        given = {"encoder": bert, "corpus": toy, "task": "sst2", "recipe": SHORT, **changes}
+        finetuned(**given)
+        return homes[-1]
+
+    return found
+
+
+def test_whatever_decides_the_weights_decides_the_key(
+    bert: Encoder, toy: Corpus, home: Callable[..., Path]
+) -> None:
     first = toy.examples[0]
-    others = [
-        replace(job, corpus=replace(toy, examples=toy.examples[1:])),
-        replace(job, corpus=replace(toy, examples=(replace(first, label=1), *toy.examples[1:]))),
-        replace(job, corpus=replace(toy, examples=(replace(first, text="a"), *toy.examples[1:]))),
-        replace(job, task=TASKS["rotten-tomatoes"]),
-        replace(job, recipe=replace(SHORT, seed=1)),
-        replace(job, recipe=replace(SHORT, learning_rate=1e-4)),
-        replace(job, start="frozen"),
-        replace(job, encoder=job.blank().encoder),  # the same weights
-        replace(job, encoder=replace(job, start="random").blank().encoder),
+    others: list[dict[str, Any]] = [
+        {"corpus": replace(toy, examples=toy.examples[1:])},
+        {"corpus": replace(toy, examples=(replace(first, label=1), *toy.examples[1:]))},
+        {"corpus": replace(toy, examples=(replace(first, text="a"), *toy.examples[1:]))},
+        {"task": "rotten-tomatoes"},
+        {"recipe": replace(SHORT, seed=1)},
+        {"recipe": replace(SHORT, learning_rate=1e-4)},
+        {"start": "frozen"},
+        {"encoder": replace(bert, model=copy.deepcopy(bert.model))},  # the same weights
+        {"encoder": replace(bert, model=finetune._random(bert, 0))},
     ]
-    keys = [job.home(), *(other.home() for other in others)]
+    keys = [home(), *(home(**other) for other in others)]
     assert keys[8] == keys[0]
     assert len(set(keys)) == len(keys) - 1
     named = replace(toy, examples=tuple(replace(e, id=f"new {e.id}") for e in toy.examples))
-    assert replace(job, corpus=named).home() == keys[0]
+    assert home(corpus=named) == keys[0]
 
 
 def test_the_version_is_part_of_the_key(
-    bert: Encoder, toy: Corpus, monkeypatch: pytest.MonkeyPatch
+    home: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = finetune._Job(bert, toy, TASKS["sst2"], SHORT, "pretrained")
-    before = job.home()
+    before = home()
     monkeypatch.setattr(finetune, "VERSION", finetune.VERSION + 1)
-    assert job.home() != before
+    assert home() != before
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
@@ -460,7 +477,9 @@ def test_the_learning_rate_is_the_closed_form() -> None:
     assert ramp(0, 1, 0.1) == 1.0
 
 
-def test_the_loop_uses_the_ramp_and_clips(bert: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loop_uses_the_ramp_and_clips(
+    bert: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rates: list[float] = []
     norms: list[float] = []
 
@@ -473,14 +492,14 @@ def test_the_loop_uses_the_ramp_and_clips(bert: Encoder, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(loop.torch.optim, "AdamW", Watched)
     recipe = Recipe(epochs=5, batch_size=4, learning_rate=1e-3, clip=0.5, max_steps=18)
-    went = train(*small(bert), recipe)
+    went = train(*small(bert), recipe, tmp_path)
     assert rates == pytest.approx([1e-3 * ramp(k, 18, 0.1) for k in range(18)])
     assert norms == pytest.approx([0.5] * 18, rel=1e-3)
     assert went.steps == 18
     assert [step for step, _ in went.history] == list(range(1, 19))
 
 
-def test_steps_are_adamws(bert: Encoder) -> None:
+def test_steps_are_adamws(bert: Encoder, tmp_path: Path) -> None:
     """One step by hand: the moments of a first step cancel, so each weight moves by the rate."""
     model, examples, collate, loss = small(bert)
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -491,7 +510,7 @@ def test_steps_are_adamws(bert: Encoder) -> None:
     recipe = Recipe(
         epochs=1, batch_size=16, learning_rate=rate, weight_decay=decay, warm_up=0.0, clip=1e9
     )
-    train(model, examples, collate, loss, recipe)
+    train(model, examples, collate, loss, recipe, tmp_path)
     for name, value in model.state_dict().items():
         # Matrices are decayed, biases and the norm are not.
         kept = before[name] * (1 - rate * decay) if value.dim() > 1 else before[name]
@@ -523,7 +542,9 @@ def test_history_is_small_and_holds_means() -> None:
     assert math.isnan(loop.Trained().final_loss)
 
 
-def test_the_module_trains_in_train_mode_and_ends_in_eval_mode(bert: Encoder) -> None:
+def test_the_module_trains_in_train_mode_and_ends_in_eval_mode(
+    bert: Encoder, tmp_path: Path
+) -> None:
     model, examples, collate, loss = small(bert)
     modes: list[bool] = []
 
@@ -532,11 +553,11 @@ def test_the_module_trains_in_train_mode_and_ends_in_eval_mode(bert: Encoder) ->
         return loss(batch)  # type: ignore[no-any-return]
 
     with torch.no_grad(), torch.inference_mode():
-        train(model, examples, collate, watched, Recipe(epochs=1, batch_size=8))
+        train(model, examples, collate, watched, Recipe(epochs=1, batch_size=8), tmp_path / "a")
     assert modes == [True, True]
     assert not model.training
     with pytest.raises(Stopped):
-        train(model, examples, collate, watched, SHORT, progress=stop_at(1))
+        train(model, examples, collate, watched, SHORT, tmp_path / "b", progress=stop_at(1))
     assert not model.training
 
 
@@ -550,11 +571,11 @@ def test_a_loss_that_is_not_finite_stops(bert: Encoder, tmp_path: Path) -> None:
 
     recipe = Recipe(epochs=2, batch_size=8, learning_rate=1e-3, warm_up=0.0)
     with pytest.raises(BadValue, match=r"loss is nan at step 3 of 4, .*rate of 0\.0005; .*smaller"):
-        train(model, examples, collate, broken, recipe, folder=tmp_path)
+        train(model, examples, collate, broken, recipe, tmp_path)
     assert all(torch.isfinite(value).all() for value in model.state_dict().values())
     assert not list(tmp_path.iterdir())
     with pytest.raises(BadValue, match="gradient's norm is "):
-        train(model, examples, collate, lambda b: loss(b).detach() + spike(model), recipe)
+        train(model, examples, collate, lambda b: loss(b).detach() + spike(model), recipe, tmp_path)
 
 
 def spike(model: nn.Module) -> Tensor:
@@ -634,11 +655,11 @@ def test_bad_input_is_refused_before_any_training(
 
 def test_bad_input_is_refused_when_scored(toy: Corpus, whole: FineTuned) -> None:
     with pytest.raises(CorpusError, match="odd:1"):
-        whole.score(with_label(None))
+        whole.outputs(with_label(None))
     with pytest.raises(CorpusError, match="a pair of texts"):
         whole.predictions(scored(3).examples)
     one_class = replace(toy, examples=toy.examples[::2])
-    assert 0 <= whole.score(one_class)["accuracy"] <= 1
+    assert 0 <= scores(whole.task, *whole.outputs(one_class))["accuracy"] <= 1
 
 
 def test_left_out_examples_are_counted(bert: Encoder, tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from attnlib.attention.encode import Batch
-from attnlib.attention.tap import Tap, tapped
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Answer, Question, TaskExample
 from attnlib.errors import AttnlibError, BadValue, CorpusError, TooLong
@@ -23,7 +22,7 @@ from attnlib.models import Encoder, load_encoder, weights_digest
 from experiments.shared.training import kept_models, spanmodel
 from experiments.shared.training.loop import Recipe
 from experiments.shared.training.spanmodel import SpanHead, SpanReader, spantuned
-from tests.families import HIDDEN, LAYERS, WORDS, folders, one_thread
+from tests.families import HIDDEN, WORDS, folders, one_thread
 from tests.trainings import DAMAGE, Stopped, never, same, spoil, stop_at, weights
 
 __all__ = ["folders", "one_thread"]  # fixtures
@@ -148,9 +147,9 @@ def test_every_question_gets_its_place(learnt: SpanReader) -> None:
 def test_windows_are_those_of_the_training_unless_told(learnt: SpanReader) -> None:
     questions = planted(6, seed=3, longest=18).examples
     assert {len(window.encoded) for window in learnt.windows(questions)} <= set(range(21))
-    assert len(learnt.windows(questions)) > 6 == len(learnt.windows(questions, max_length=66))
+    assert len(learnt.windows(questions)) > 6 == len(learnt.reading(66).windows(questions))
     with pytest.raises(BadValue, match="max-length is 67"):
-        learnt.answers(questions, max_length=67)
+        learnt.reading(67)
 
 
 # --- what it minimises ------------------------------------------------------------------------
@@ -229,47 +228,25 @@ def test_the_seed_decides(bert: Encoder, toy: Corpus, tmp_path: Path, whole: Spa
     assert not any(torch.equal(kept[k], changed[k]) for k in kept if kept[k].is_floating_point())
 
 
-# --- another way through the model ------------------------------------------------------------
+# --- what is not finite ------------------------------------------------------------------------
 
 
-def test_passes_replace_the_forward_pass(learnt: SpanReader) -> None:
-    questions = planted(9, seed=4, longest=18).examples
-    seen: list[int] = []
-
-    def plain(batch: Batch) -> Tensor:
-        seen.append(len(batch))
-        return learnt.hidden(batch)
-
-    expected = learnt.answers(questions, batch_size=4)
-    assert learnt.answers(questions, batch_size=4, passes=plain) == expected
-    assert sum(seen) == len(learnt.windows(questions)) and len(seen) > 2
-    silenced = learnt.answers(questions, passes=lambda batch: learnt.hidden(batch) * 0)
-    bias = learnt.head.out.bias.sum().item()
-    for spans in silenced:
-        assert [span.score for span in spans] == pytest.approx([bias] * len(spans), abs=1e-6)
-    cut = Tap(change=lambda layer, rows, weights: weights * (layer != LAYERS - 1))
-
-    def without_last_layer(batch: Batch) -> Tensor:
-        with tapped(learnt.encoder, cut):
-            return learnt.hidden(batch)
-
-    changed = learnt.answers(questions, passes=without_last_layer)
-    assert all(a[0].score != b[0].score for a, b in zip(changed, expected, strict=True))
-
-
-def test_what_is_not_finite_is_refused(learnt: SpanReader) -> None:
+def test_what_is_not_finite_is_refused(learnt: SpanReader, monkeypatch: pytest.MonkeyPatch) -> None:
     questions = planted(3).examples
+    plain, honest = learnt.answers(questions), SpanReader.hidden
 
-    def broken(batch: Batch) -> Tensor:
+    def broken(reader: SpanReader, batch: Batch) -> Tensor:
         return torch.full((len(batch), batch.length, HIDDEN), math.nan)
 
+    monkeypatch.setattr(SpanReader, "hidden", broken)
     with pytest.raises(BadValue, match=r"near 'toy:train:\d' with a number that is not finite"):
-        learnt.answers(questions, passes=broken)
+        learnt.answers(questions)
 
-    def broken_on_padding(batch: Batch) -> Tensor:
-        return learnt.hidden(batch).masked_fill(~batch.real[..., None], math.nan)
+    def broken_on_padding(reader: SpanReader, batch: Batch) -> Tensor:
+        return honest(reader, batch).masked_fill(~batch.real[..., None], math.nan)
 
-    assert learnt.answers(questions, passes=broken_on_padding) == learnt.answers(questions)
+    monkeypatch.setattr(SpanReader, "hidden", broken_on_padding)
+    assert learnt.answers(questions) == plain
 
 
 def test_weights_that_are_not_finite_stop_the_training(
@@ -329,8 +306,28 @@ def reworded(corpus: Corpus, **changes: Any) -> Corpus:
     return replace(corpus, examples=(first, *corpus.examples[1:]))
 
 
-def test_whatever_decides_the_weights_decides_the_key(bert: Encoder, toy: Corpus) -> None:
-    job = spanmodel._Job(bert, toy, SHORT, STRIDE)
+@pytest.fixture
+def home(bert: Encoder, toy: Corpus, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Where a training would be kept, by what is changed in it."""
+    homes: list[Path] = []
+
+    def kept(folder: Path, *_: Any, **__: Any) -> Any:
+        homes.append(folder)
+        return bert, None, {}
+
+    monkeypatch.setattr(spanmodel, "tuned", kept)
+
+    def found(**changes: Any) -> Path:
+        given = {"encoder": bert, "corpus": toy, "recipe": SHORT, "stride": STRIDE, **changes}
+        spantuned(**given)
+        return homes[-1]
+
+    return found
+
+
+def test_whatever_decides_the_weights_decides_the_key(
+    bert: Encoder, toy: Corpus, home: Callable[..., Path]
+) -> None:
     first = toy.examples[0]
     text, answer = first.context, first.answers[0]
     longer = Answer(text[: answer.start + len(answer.text)], 0)
@@ -338,39 +335,38 @@ def test_whatever_decides_the_weights_decides_the_key(bert: Encoder, toy: Corpus
     next(moved.parameters()).data[0, 0] += 1e-3
     quiet = copy.deepcopy(bert.model)
     quiet.config.hidden_dropout_prob = 0.3
-    others = [
-        replace(job, corpus=replace(toy, examples=toy.examples[1:])),
-        replace(job, corpus=replace(toy, examples=toy.examples[::-1])),
-        replace(job, corpus=reworded(toy, question="snow")),
-        replace(job, corpus=reworded(toy, context=f"{text} snow")),
-        replace(job, corpus=reworded(toy, answers=(longer,))),
-        replace(job, recipe=replace(SHORT, seed=1)),
-        replace(job, recipe=replace(SHORT, learning_rate=1e-4)),
-        replace(job, recipe=replace(SHORT, epochs=3)),
-        replace(job, recipe=replace(SHORT, max_length=21)),
-        replace(job, stride=STRIDE - 1),
-        replace(job, encoder=replace(bert, model=moved)),
-        replace(job, encoder=replace(bert, model=quiet)),
+    others: list[dict[str, Any]] = [
+        {"corpus": replace(toy, examples=toy.examples[1:])},
+        {"corpus": replace(toy, examples=toy.examples[::-1])},
+        {"corpus": reworded(toy, question="snow")},
+        {"corpus": reworded(toy, context=f"{text} snow")},
+        {"corpus": reworded(toy, answers=(longer,))},
+        {"recipe": replace(SHORT, seed=1)},
+        {"recipe": replace(SHORT, learning_rate=1e-4)},
+        {"recipe": replace(SHORT, epochs=3)},
+        {"recipe": replace(SHORT, max_length=21)},
+        {"stride": STRIDE - 1},
+        {"encoder": replace(bert, model=moved)},
+        {"encoder": replace(bert, model=quiet)},
     ]
-    keys = [job.home(), *(other.home() for other in others)]
+    keys = [home(), *(home(**other) for other in others)]
     assert len(set(keys)) == len(keys)
     named = tuple(replace(e, id=f"new {e.id}", article="another") for e in toy.examples)
-    equals = [
-        replace(job, corpus=replace(toy, examples=named, name="other")),
-        replace(job, corpus=reworded(toy, answers=(answer, longer))),  # the first is learnt
-        replace(job, encoder=replace(bert, name="other", source="elsewhere")),
-        replace(job, encoder=job.blank().encoder),  # the same weights
+    equals: list[dict[str, Any]] = [
+        {"corpus": replace(toy, examples=named, name="other")},
+        {"corpus": reworded(toy, answers=(answer, longer))},  # the first is learnt
+        {"encoder": replace(bert, name="other", source="elsewhere")},
+        {"encoder": replace(bert, model=copy.deepcopy(bert.model))},  # the same weights
     ]
-    assert {equal.home() for equal in equals} == {keys[0]}
+    assert {home(**equal) for equal in equals} == {keys[0]}
 
 
 def test_the_version_is_part_of_the_key(
-    bert: Encoder, toy: Corpus, monkeypatch: pytest.MonkeyPatch
+    home: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = spanmodel._Job(bert, toy, SHORT, STRIDE)
-    before = job.home()
+    before = home()
     monkeypatch.setattr(spanmodel, "VERSION", spanmodel.VERSION + 1)
-    assert job.home() != before
+    assert home() != before
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
@@ -412,8 +408,13 @@ BLANK = Question("odd:4", "why", " \t ", (Answer(" ", 0),), "")
 @pytest.mark.parametrize(
     ("corpus", "options", "error", "said"),
     [
-        (with_example(UNANSWERED), {}, CorpusError, r"'odd:1' has no answer; expected questions"),
-        (with_example(LABELLED), {}, CorpusError, "'odd:2' has no answer"),
+        (
+            with_example(UNANSWERED),
+            {},
+            CorpusError,
+            r"'odd:1' has no accepted answer; expected one such",
+        ),
+        (with_example(LABELLED), {}, CorpusError, "'odd:2' has no accepted answer"),
         (replace(planted(1), examples=()), {}, CorpusError, "'toy:train' .* it is empty"),
         (with_example(WORDY), {}, TooLong, "question 5 has 33 pieces itself"),
         (planted(4), {"stride": 0}, BadValue, "stride is 0"),

@@ -20,7 +20,7 @@ from attnlib.data.corpora import load_corpus
 from attnlib.data.examples import Answer, Question
 from attnlib.errors import BadValue, TooLong
 from attnlib.models import Encoder, load_encoder
-from experiments.shared.training.spans import (
+from experiments.shared.training.spanmodel import (
     Candidate,
     Window,
     answerable,
