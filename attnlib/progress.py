@@ -1,15 +1,37 @@
-"""How much of an asset has come, and how fast: a bar on a terminal, a line elsewhere."""
+"""How far long work is: loops that count, and how much of an asset has come, and how fast."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO
 
 from rich import progress as rich_progress
 from rich.console import Console
+
+Tick = Callable[[int, int], None]
+"""Takes how much is done, and how much there is."""
+_WATCHING: list[Tick] = []
+
+
+@contextmanager
+def watched(tick: Tick) -> Iterator[None]:
+    """Loops that count inside tell `tick` how far they are."""
+    _WATCHING.append(tick)
+    try:
+        yield
+    finally:
+        _WATCHING.remove(tick)
+
+
+@contextmanager
+def counting() -> Iterator[Tick]:
+    """For a long loop: what it tells how far it is. A loop inside another one is not heard."""
+    tick: Tick = _WATCHING[-1] if _WATCHING else lambda done, total: None
+    with watched(lambda done, total: None):
+        yield tick
 
 
 class Progress:

@@ -8,6 +8,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,8 +77,8 @@ class Chapter:
     def run(self, experiment: Experiment, *inputs: Data, **parameters: Any) -> Found:
         """What an experiment finds on these inputs; computed once, then read back.
 
-        The experiment gets what the chapter offers (a seed, a model) and a `progress` if it has
-        parameters of that name. Its findings are kept for the claims.
+        The experiment gets what the chapter offers (a seed, a model) if it has parameters of
+        that name. Its findings are kept for the claims.
         """
         asks = inspect.signature(experiment).parameters
         offered = {name: self.offers[name] for name in asks if name in self.offers}
@@ -87,9 +88,8 @@ class Chapter:
 
         def compute() -> Found:
             values = {key: _value(one) for key, one in given.items()}
-            if "progress" in asks:
-                values["progress"] = _ticker(name)
-            return experiment(*map(_value, inputs), **values)
+            with self.watching(_ticker(name)):
+                return experiment(*map(_value, inputs), **values)
 
         key = self._key(name, experiment, inputs, given)
         result = self.store.find(key.name)
@@ -103,6 +103,10 @@ class Chapter:
         self.results.append(result)
         self.findings |= result.found.findings
         return result.found
+
+    def watching(self, tick: Callable[[int, int], None]) -> AbstractContextManager[Any]:
+        """Whatever a long experiment counts inside moves `tick`; a chapter may know how."""
+        return nullcontext(tick)
 
     def _key(
         self, name: str, experiment: Experiment, inputs: Sequence[Data], given: Mapping[str, Any]

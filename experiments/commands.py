@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from attnlib.commands.shared import Json, console, messages, print_json, progress
+from attnlib.commands.shared import Json, bar, console, messages, print_json
 from attnlib.errors import AttnlibError
 
 app = typer.Typer()
@@ -65,7 +65,7 @@ def ablate(
 
     chosen = head_words(heads or (), layer or (), kind or ())
     how = manner(mode, unit=unit, specials=specials, renormalise=renormalise, length=length)
-    with progress(f"answering {task} with {model}") as tick:
+    with bar(f"answering {task} with {model}"):
         table = ablation(
             model,
             task,
@@ -81,7 +81,6 @@ def ablate(
             draws=draws,
             seed=seed,
             device=device,
-            progress=tick,
         )
     if json:
         print_json(records(table))

@@ -19,6 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 from attnlib.data.examples import Example, Part, sentence_starts
 from attnlib.errors import BadValue, TooLong, check_choice
 from attnlib.models import Encoder
+from attnlib.progress import counting
 
 ON_LONG = ("error", "skip", "truncate", "window")
 SEGMENT_IDS = ("pair", "zeros")
@@ -26,7 +27,6 @@ SEGMENT_IDS = ("pair", "zeros")
 ASCII_SYMBOLS = frozenset("$+<=>^`|~")
 """Not punctuation for Unicode, but BERT's tokenizer splits words at them."""
 
-Progress = Callable[[int, int], None]
 """Called with how many are done and how many there are."""
 
 TOKENIZE_AT_ONCE = 256
@@ -266,23 +266,18 @@ def batches(
 
 
 def batches_of(
-    examples: Sequence[Example],
-    encoder: Encoder,
-    *,
-    batch_size: int = 16,
-    progress: Progress | None = None,
-    **limits: Any,
+    examples: Sequence[Example], encoder: Encoder, *, batch_size: int = 16, **limits: Any
 ) -> Iterator[Batch]:
-    """Examples as batches; `progress` is called with (done, all) after each is dealt with.
+    """Examples as batches; how many have been dealt with is counted.
 
     limits  max_length, on_long, skipped: see `encode`
     """
     done = 0
-    for batch in batches(encode(examples, encoder, **limits), encoder, batch_size=batch_size):
-        yield batch
-        done += len(batch)
-        if progress is not None:
-            progress(done, len(examples))
+    with counting() as tick:
+        for batch in batches(encode(examples, encoder, **limits), encoder, batch_size=batch_size):
+            yield batch
+            done += len(batch)
+            tick(done, len(examples))
 
 
 class Collator:

@@ -96,7 +96,7 @@ def word_maps(
     """Word maps of all heads, batch by batch; what is not used before the next batch is gone.
 
     Examples need words of their own (a tree, a document with mentions).
-    reading  max_length, batch_size, skipped, progress: see `batches_of`
+    reading  max_length, batch_size, skipped: see `batches_of`
     """
     seen: list[list[Tensor]] = []
     units: Units

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnlib.commands import shared
-from attnlib.commands.shared import console, print_json, print_table, progress
+from attnlib.commands.shared import bar, console, print_json, print_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,7 +59,7 @@ def heads(
     trees = choosing.load_trees(corpus, limit=limit, seed=seed)
     # a misspelt relation is said before a model is loaded
     choosing.check_relations(relation or (), choosing.tree_relations(trees.examples))
-    with progress(f"reading {corpus} with {model}") as tick:
+    with bar(f"reading {corpus} with {model}"):
         found = choosing.predictions(
             load_encoder(model, device=device),
             trees.examples,
@@ -67,7 +67,6 @@ def heads(
             max_length=max_length,
             batch_size=batch_size,
             on_long=on_long,
-            progress=tick,
         )
     table = choosing.best_heads(
         found,
@@ -131,15 +130,9 @@ def roles(
     encoder, texts = loaded(
         model, corpus, limit=limit, seed=seed, max_length=max_length, device=device
     )
-    with progress(f"reading {corpus} with {model}") as tick:
+    with bar(f"reading {corpus} with {model}"):
         scores = found_roles.role_scores(
-            encoder,
-            texts,
-            chosen,
-            max_length=max_length,
-            batch_size=batch_size,
-            on_long=on_long,
-            progress=tick,
+            encoder, texts, chosen, max_length=max_length, batch_size=batch_size, on_long=on_long
         )
     table = found_roles.role_tests(
         found_roles.moments(scores, seed=seed), threshold=threshold, test=test, control=control
@@ -200,7 +193,7 @@ def view(
     check_out(out)
     metrics = metric or viewer.METRICS
     head_metrics(metrics)  # a misspelt one is said before a model is loaded
-    with progress(f"reading with {model}") as tick:
+    with bar(f"reading with {model}"):
         page = viewer.view(
             model,
             paired(text, pair or ()),
@@ -210,7 +203,6 @@ def view(
             max_length=max_length,
             on_long=on_long,
             device=device,
-            progress=tick,
         )
     page.save(out)
     shared.messages.print(f"{out} ({out.stat().st_size / 1e6:.1f} MB): open it in any browser")

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attnlib.commands import shared
-from attnlib.commands.shared import console, messages, print_json, progress
+from attnlib.commands.shared import bar, console, messages, print_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,7 +53,7 @@ def measure(
     chosen_metrics(metric)  # a misspelt metric is said before a model is loaded
     if out is not None:
         check_out(out, (".parquet", ".csv"))
-    with progress(f"measuring {model} on {corpus}") as tick:
+    with bar(f"measuring {model} on {corpus}"):
         found = measure_on(
             engine,
             model,
@@ -66,7 +66,6 @@ def measure(
             batch_size=batch_size,
             seed=seed,
             device=device,
-            progress=tick,
         )
     if out is not None:
         table = found.table(micro=micro)

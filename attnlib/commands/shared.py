@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -13,6 +13,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+
+from attnlib.progress import watched
 
 console = Console(width=None if sys.stdout.isatty() else 160)
 messages = Console(stderr=True)
@@ -48,13 +50,11 @@ def print_table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr that leaves nothing behind, and none where nobody looks.
-
-    Yields what moves it: a function of how much is done, and how much there is.
-    """
+def bar(what: str) -> Iterator[None]:
+    """A bar on stderr for what is counted inside; it leaves nothing behind."""
     from rich.progress import Progress
 
-    with Progress(console=messages, transient=True, disable=not messages.is_terminal) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    with Progress(console=messages, transient=True, disable=not messages.is_terminal) as live:
+        task = live.add_task(what, total=None)
+        with watched(lambda done, total: live.update(task, completed=done, total=total)):
+            yield

@@ -18,7 +18,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlib.attention.encode import Progress
 from attnlib.attention.maps import refuse_infinite
 from attnlib.attention.words import word_maps
 from attnlib.data.corpora import ALIASES, Corpus, known_corpora, load_corpus
@@ -196,7 +195,6 @@ def predictions(
     max_length: int = 128,
     batch_size: int = 16,
     on_long: str = "skip",
-    progress: Progress | None = None,
 ) -> Predictions:
     """One pass over trees: what every head picks for every word; maps are forgotten at once.
 
@@ -213,7 +211,7 @@ def predictions(
     attended, attending = np.full(shape, NOBODY, np.int16), np.full(shape, NOBODY, np.int16)
     pieces, seen = np.zeros(shape[0], bool), np.zeros(shape[0], bool)
     how: Any = {"from_pieces": from_pieces, "max_length": max_length, "on_long": on_long}
-    how |= {"batch_size": batch_size, "skipped": skipped, "progress": progress}
+    how |= {"batch_size": batch_size, "skipped": skipped}
     for maps in word_maps(encoder, trees, **how):
         finite = maps.weights.isfinite().flatten(1).all(1)
         refuse_infinite(encoder.name, "its attention is not finite", finite, maps.index)
@@ -334,10 +332,7 @@ def _with_clitics(
 
 
 def accuracy_grid(
-    found: Predictions,
-    relation: str,
-    direction: str = "dep->head",
-    variant: str = "paper",
+    found: Predictions, relation: str, direction: str = "dep->head", variant: str = "paper"
 ) -> Float[np.ndarray, "layer head"]:
     """Of the dependencies of a relation, the percentage that each head gets right."""
     check_choice("variant", variant, VARIANTS)

@@ -13,10 +13,11 @@ from attnlib.attention.encode import encode
 from attnlib.data.corpora import Corpus
 from attnlib.errors import BadValue
 from attnlib.measuring.shards import Shard
-from attnlib.measuring.stream import Measurement, Progress, chosen_metrics, loaded, measure, stream
+from attnlib.measuring.stream import Measurement, chosen_metrics, loaded, measure, stream
 from attnlib.metrics.registry import Metric
 from attnlib.metrics.relations import Relation
 from attnlib.models import Encoder, load_encoder
+from attnlib.progress import counting
 
 SHARDS_PER_WORKER = 4
 """Small enough to balance, large enough that a shard is worth its journey."""
@@ -46,7 +47,6 @@ def _measure_on_dask(
     limit: int | None = None,
     seed: int = 0,
     device: str = "auto",
-    progress: Progress | None = None,
     **options: Any,
 ) -> Measurement:
     """Cut the corpus into shards, measure each where there is room, put the rows together."""
@@ -56,7 +56,7 @@ def _measure_on_dask(
     # What is too long is said here, where documents are numbered as the user numbers them.
     limits = {key: options[key] for key in ("max_length", "on_long") if key in options}
     n_rows = sum(1 for _ in encode(corpus.examples, encoder, **limits))
-    with _client(address) as client:
+    with _client(address) as client, counting() as tick:
         n_shards = SHARDS_PER_WORKER * max(1, len(client.scheduler_info()["workers"]))
         size = -(-len(corpus.examples) // n_shards)
         given = (str(model), device, metrics, options)
@@ -70,8 +70,7 @@ def _measure_on_dask(
             shard.extend(part)
             skipped.update(part_skipped)
             seconds += part_seconds
-            if progress is not None:
-                progress(len(shard.index), n_rows)
+            tick(len(shard.index), n_rows)
     found = Measurement(encoder, corpus.name, chosen, shard, dict(skipped), seconds)
     return found.not_empty()
 

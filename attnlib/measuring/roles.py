@@ -26,7 +26,7 @@ from attnlib.measuring.significance import (
     needed,
     one_sided,
 )
-from attnlib.measuring.stream import Progress, stream
+from attnlib.measuring.stream import stream
 from attnlib.metrics.registry import METRICS
 from attnlib.metrics.relations import Relation
 from attnlib.metrics.sieves import SIEVES, asks_for_trees, bias_metric, even_share
@@ -68,7 +68,6 @@ def role_scores(
     max_length: int = 128,
     batch_size: int = 16,
     on_long: str = "truncate",
-    progress: Progress | None = None,
 ) -> RoleScores:
     """The scores of all heads for some sieves, by default the paper's, in one pass over a corpus.
 
@@ -92,7 +91,7 @@ def role_scores(
     parsed = with_trees(corpus) if any(asks_for_trees(sieve) for sieve in chosen) else corpus
     reading: Any = {"max_length": max_length, "batch_size": batch_size, "on_long": on_long}
     chosen_metrics = list(metrics.values())
-    found = stream(encoder, parsed, chosen_metrics, progress=progress, **reading).not_empty()
+    found = stream(encoder, parsed, chosen_metrics, **reading).not_empty()
     values = {role: found.values(one.key).astype(np.float32) for role, one in metrics.items()}
     ceilings, n_tokens = _ceilings(encoder, parsed, chosen, reading)
     skipped = dict(found.skipped)

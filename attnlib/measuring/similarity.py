@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from attnlib.attention.encode import Batch, Progress, batches_of
+from attnlib.attention.encode import Batch, batches_of
 from attnlib.attention.tap import observed
 from attnlib.errors import BadValue, check_choice
 from attnlib.models import Encoder
@@ -53,7 +53,6 @@ def compared(
     max_length: int = 128,
     batch_size: int = 16,
     variant: str = "paper",
-    progress: Progress | None = None,
 ) -> Float[np.ndarray, "example layer head"]:
     """The cosine of every head's two maps, for every input; long inputs are truncated."""
     if (first.n_layers, first.n_heads) != (second.n_layers, second.n_heads):
@@ -62,7 +61,7 @@ def compared(
             f"{second.n_layers} x {second.n_heads}; expected two models of one shape."
         )
     found = np.full((len(examples), first.n_layers, first.n_heads), np.nan)
-    limits: Any = {"max_length": max_length, "on_long": "truncate", "progress": progress}
+    limits: Any = {"max_length": max_length, "on_long": "truncate"}
     for batch in batches_of(examples, first, batch_size=batch_size, **limits):
         if variant == "authors":
             batch = widened(batch, first, max(AUTHORS_WIDTH, batch.length))

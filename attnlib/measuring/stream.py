@@ -15,7 +15,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from attnlib.attention.encode import Batch, Progress, batches_of
+from attnlib.attention.encode import Batch, batches_of
 from attnlib.attention.maps import Attention, refuse_infinite
 from attnlib.attention.tap import Tap, run_tapped, tapped
 from attnlib.data.corpora import Corpus, load_corpus
@@ -115,7 +115,6 @@ def measure(
     segment_ids: str = "pair",
     seed: int = 0,
     device: str = "auto",
-    progress: Progress | None = None,
 ) -> Measurement:
     """Measure metrics of every head of a model on a corpus, both given by name or as objects.
 
@@ -128,7 +127,7 @@ def measure(
     chosen = chosen_metrics(metrics)
     named: Any = {"limit": limit, "seed": seed, "device": device}
     encoder, texts = loaded(model, corpus, max_length=max_length, **named)
-    how: Any = {"batch_size": batch_size, "on_long": on_long, "progress": progress}
+    how: Any = {"batch_size": batch_size, "on_long": on_long}
     found = stream(encoder, texts, chosen, max_length=max_length, segment_ids=segment_ids, **how)
     return found.not_empty()
 
@@ -180,7 +179,7 @@ def stream(
 ) -> Measurement:
     """One pass over the corpus; each map is reduced where it arises and then forgotten.
 
-    reading  batch_size, on_long, progress: see `batches_of`
+    reading  batch_size, on_long: see `batches_of`
     """
     started = time.perf_counter()
     skipped: Counter[str] = Counter(corpus.skipped)

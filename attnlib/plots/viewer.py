@@ -6,7 +6,7 @@ import html
 import json
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -30,6 +30,7 @@ from attnlib.metrics.registry import Metric
 from attnlib.models import Encoder, load_encoder
 from attnlib.plots.labels import is_share, label
 from attnlib.plots.style import LOOKS, meaning
+from attnlib.progress import counting
 
 METRICS = (
     *("mass_to_previous", "mass_to_next", "mass_to_self", "mass_to_cls", "mass_to_sep"),
@@ -157,7 +158,6 @@ def view(
     on_long: str = "error",
     device: str = "auto",
     caption: str = "",
-    progress: Callable[[int, int], None] | None = None,
 ) -> View:
     """All heads of a model on a text, or on several among which the reader of the page chooses.
 
@@ -189,11 +189,11 @@ def view(
     if wanted is not None:
         check_heads(encoders[0], [(wanted[0] - 1, wanted[1] - 1)])
     found = []
-    for place, example in enumerate(examples):
-        how: Any = {"max_length": max_length, "on_long": on_long, "place": place}
-        found.append(tuple(read(one, example, chosen, **how) for one in encoders))
-        if progress is not None:
-            progress(place + 1, len(examples))
+    with counting() as tick:
+        for place, example in enumerate(examples):
+            how: Any = {"max_length": max_length, "on_long": on_long, "place": place}
+            found.append(tuple(read(one, example, chosen, **how) for one in encoders))
+            tick(place + 1, len(examples))
     titles = tuple(title_of(example) for example in examples)
     return View(titles, tuple(found), tuple(chosen), wanted, caption)
 

@@ -14,19 +14,12 @@ from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS
 from attnlib.measuring.bootstrap import estimate
 from attnlib.measuring.head_tables import head_rows
-from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.clark2019.gradients import attention_gradients
 from experiments.clark2019.masked_lm import Budget, masked_lm_head
-from experiments.shared.ablation import (
-    Answers,
-    p_values,
-    row_scores,
-    single_ablations,
-    spread_out,
-)
+from experiments.shared.ablation import Answers, p_values, row_scores, single_ablations, spread_out
 from experiments.shared.intervals import TAIL, columns_of, mean_ends
 from experiments.shared.training.publishedreader import reader_of
 
@@ -93,11 +86,7 @@ def _reliability(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> float | None
 
 @experiment(version=1, trains=True)
 def question_effects(
-    *corpora: Corpus,
-    encoder: Encoder,
-    recipe: Mapping[str, Any] | None,
-    n_questions: int,
-    progress: Progress | None = None,
+    *corpora: Corpus, encoder: Encoder, recipe: Mapping[str, Any] | None, n_questions: int
 ) -> Found:
     """The same for answering questions: every head at 1/L in turn.
 
@@ -106,10 +95,10 @@ def question_effects(
              size of that change, with ends; f1 (points lost)
     """
     *train, asked = corpora
-    reader = reader_of(*train, encoder=encoder, recipe=recipe, progress=progress)
+    reader = reader_of(*train, encoder=encoder, recipe=recipe)
     chosen = spread_out([question.article for question in asked.examples], n_questions)
     questions = [asked.examples[place] for place in chosen]
-    heads, outcome = single_ablations(reader, questions, action="uniform", progress=progress)
+    heads, outcome = single_ablations(reader, questions, action="uniform")
     rise = (outcome.loss[1:] - outcome.loss[0]).T  # question head
     table = pd.DataFrame(np.array(heads) + 1, columns=["layer", "head"])
     for name, values in (("cost", rise), ("influence", np.abs(rise))):
@@ -152,13 +141,7 @@ def effect_reliability(*, facts: Mapping[str, Mapping[str, Any]]) -> Found:
 
 @experiment(version=1, trains=True)
 def head_gradients(
-    corpus: Corpus,
-    fit_on: Corpus,
-    *,
-    encoder: Encoder,
-    maskings: int = 2,
-    seed: int = 0,
-    progress: Progress | None = None,
+    corpus: Corpus, fit_on: Corpus, *, encoder: Encoder, maskings: int = 2, seed: int = 0
 ) -> Found:
     r"""How much the masked-LM loss hangs on each head's attention.
 
@@ -170,7 +153,7 @@ def head_gradients(
     measured = set(corpus.examples)
     others = tuple(one for one in fit_on.examples if one not in measured)
     budget = Budget(n_maskings=maskings, n_epochs=1)
-    options: Any = {"mask_rate": 0.15, "max_length": 128, "seed": seed, "progress": progress}
+    options: Any = {"mask_rate": 0.15, "max_length": 128, "seed": seed}
     head, quality = masked_lm_head(
         encoder, replace(fit_on, examples=others), budget=budget, hide=True, **options
     )

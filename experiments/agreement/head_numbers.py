@@ -17,7 +17,7 @@ from attnlib.data.corpora import Corpus, with_trees
 from attnlib.errors import BadValue
 from attnlib.measuring.head_tables import head_rows
 from attnlib.measuring.roles import AUTHORS, RoleScores, moments, role_tests
-from attnlib.measuring.stream import Progress, chosen_metrics, stream
+from attnlib.measuring.stream import chosen_metrics, stream
 from attnlib.metrics.distance import distance_metrics, feature_rows
 from attnlib.metrics.registry import Metric, Partial
 from attnlib.metrics.sieves import SIEVES
@@ -109,7 +109,6 @@ def sighting_of(
     school: Mapping[str, Any],
     twin: bool = False,
     seed: int = 0,
-    progress: Progress | None = None,
 ) -> Sighting:
     """All of it, in one pass; found once in a process.
 
@@ -132,9 +131,7 @@ def sighting_of(
         parts = distance_metrics()
         own = [pattern_metric(net), rule_metric(), offset_metric()]
         metrics = chosen_metrics([*SURFACE, *roles, *parts, *own])
-        found = stream(
-            seen, with_trees(corpus), metrics, on_long="truncate", progress=progress
-        ).not_empty()
+        found = stream(seen, with_trees(corpus), metrics, on_long="truncate").not_empty()
         names, rows = feature_rows(found)
         _KEPT[key] = Sighting(
             values={name: found.values(name) for name in (*SURFACE, *roles)},
@@ -148,12 +145,7 @@ def sighting_of(
 
 @experiment(version=1, reads=["spacy-en"], trains=True)
 def head_numbers(
-    corpus: Corpus,
-    *,
-    encoder: Encoder,
-    school: Mapping[str, Any],
-    seed: int = 0,
-    progress: Progress | None = None,
+    corpus: Corpus, *, encoder: Encoder, school: Mapping[str, Any], seed: int = 0
 ) -> Found:
     """Every number of every head, with its interval over inputs.
 
@@ -161,7 +153,7 @@ def head_numbers(
     table   key, layer, head, mean, low, high, n; the keys are metrics, `part_<part>` of Guan's
             features, `rule_<pattern>` and `network_<pattern>` (share of inputs), `offset_<places>`
     """
-    seen = sighting_of(corpus, encoder=encoder, school=school, seed=seed, progress=progress)
+    seen = sighting_of(corpus, encoder=encoder, school=school, seed=seed)
     layers, heads = seen.shape
     grids = dict(seen.values)
     cut = seen.features.reshape(-1, layers, heads, len(seen.parts))
@@ -179,13 +171,7 @@ def head_numbers(
 
 @experiment(version=1, reads=["spacy-en"], trains=True)
 def head_roles(
-    corpus: Corpus,
-    *,
-    encoder: Encoder,
-    school: Mapping[str, Any],
-    threshold: float,
-    seed: int = 0,
-    progress: Progress | None = None,
+    corpus: Corpus, *, encoder: Encoder, school: Mapping[str, Any], threshold: float, seed: int = 0
 ) -> Found:
     """Pande's test of every role for every head.
 
@@ -193,7 +179,7 @@ def head_roles(
     table  role, layer, head, bias, low, high, sd, skew, median, n, p, q, holm, effect, needed,
            assigned (uncorrected, as the paper does)
     """
-    seen = sighting_of(corpus, encoder=encoder, school=school, seed=seed, progress=progress)
+    seen = sighting_of(corpus, encoder=encoder, school=school, seed=seed)
     values = {role: seen.values[f"bias_{role}"] for role in ROLES}
     scores = RoleScores(values, {}, seen.n_inputs, 0, {}, 0.0)
     table = role_tests(moments(scores, seed=seed), threshold=threshold)

@@ -16,27 +16,19 @@ from attnlib.measuring.best_heads import (
 )
 from attnlib.measuring.bootstrap import by_group, estimate
 from attnlib.measuring.head_tables import head_rows
-from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment
 from experiments.clark2019.coreference import choices
 
 
 @experiment(version=1)
-def head_relations(
-    corpus: Corpus,
-    *,
-    encoder: Encoder,
-    min_count: int,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> Found:
+def head_relations(corpus: Corpus, *, encoder: Encoder, min_count: int, seed: int = 0) -> Found:
     """How often each head finds each relation, in its better direction, beside the best offset.
 
     table  relation, layer, head, direction, accuracy, baseline, gain, low, high (of the gain, over
            sentences, in points), n
     """
-    found = predictions(encoder, corpus.examples, progress=progress)
+    found = predictions(encoder, corpus.examples)
     frequent = [name for name, n in found.counts.items() if n >= min_count and not is_punct(name)]
     tables = []
     for relation in frequent:
@@ -64,20 +56,13 @@ def _head_table(n_heads: int, **columns: np.ndarray) -> pd.DataFrame:
 
 
 @experiment(version=1)
-def head_coreference(
-    corpus: Corpus,
-    *,
-    encoder: Encoder,
-    max_length: int,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> Found:
+def head_coreference(corpus: Corpus, *, encoder: Encoder, max_length: int, seed: int = 0) -> Found:
     """How often each head attends most to an antecedent, of all mentions before.
 
     table  layer, head, accuracy, low, high (over documents, in percent)
     facts  baselines: the same of the nearest mention, of the same head word and of four rules
     """
-    found = choices(encoder, corpus.examples, max_length=max_length, progress=progress)
+    found = choices(encoder, corpus.examples, max_length=max_length)
     right = found.by_head["mentions"].astype(float)
     documents = np.unique(found.document, return_inverse=True)[1]
     ends = estimate(*by_group(right, documents, documents.max() + 1), micro=True, seed=seed)

@@ -17,7 +17,6 @@ from attnlib.errors import BadValue
 from attnlib.measuring.head_tables import head_rows
 from attnlib.measuring.roles import THRESHOLD
 from attnlib.measuring.significance import ALPHA, from_moments
-from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment
 from experiments.agreement.head_numbers import BLOCK, Sighting, sighting_of
@@ -90,7 +89,6 @@ def head_labels(
     threshold: float = THRESHOLD,
     twin: bool = False,
     seed: int = 0,
-    progress: Progress | None = None,
 ) -> Found:
     """The class of every head in every vocabulary, and its class when inputs are drawn again.
 
@@ -100,9 +98,7 @@ def head_labels(
            digit per draw, the place of the label among VOCABULARIES[vocabulary]
     facts  halves: vocabulary -> Cohen's kappa of the labels of two halves of the inputs, many times
     """
-    seen = sighting_of(
-        corpus, encoder=encoder, school=school, twin=twin, seed=seed, progress=progress
-    )
+    seen = sighting_of(corpus, encoder=encoder, school=school, twin=twin, seed=seed)
     generator = np.random.default_rng(seed)
     n = seen.n_inputs
     again = generator.multinomial(n, np.full(n, 1 / n), size=DRAWS)

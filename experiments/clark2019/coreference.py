@@ -24,7 +24,6 @@ from attnlib.data.examples import CorefDocument, Span
 from attnlib.errors import CorpusError
 from attnlib.measuring.best_heads import chosen_elsewhere, halves
 from attnlib.measuring.bootstrap import by_group, percentage
-from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment, findings
 
@@ -41,16 +40,10 @@ COMPARED = (
 
 @experiment(version=1)
 def coreference(
-    corpus: Corpus,
-    *,
-    encoder: Encoder,
-    max_length: int = 128,
-    judged: bool = True,
-    seed: int = 0,
-    progress: Progress | None = None,
+    corpus: Corpus, *, encoder: Encoder, max_length: int = 128, judged: bool = True, seed: int = 0
 ) -> Found:
     """Antecedent selection by the best head and by three rules, by kind of mention."""
-    found = choices(encoder, corpus.examples, max_length=max_length, progress=progress)
+    found = choices(encoder, corpus.examples, max_length=max_length)
     by_head = found.by_head["mentions"]
     best = int(by_head.mean(0).argmax())
     tokens = (min(len(e), max_length) for e in tokenized(corpus.examples, encoder))
@@ -148,7 +141,6 @@ def choices(
     *,
     max_length: int = 128,
     batch_size: int = 8,
-    progress: Progress | None = None,
 ) -> Choices:
     """Ask every head, and every baseline, for the antecedent of every mention that has one.
 
@@ -164,7 +156,7 @@ def choices(
             f"{max_length} pieces. Give documents with clusters, or a larger --max-length."
         )
     rows: dict[int, dict[str, np.ndarray]] = {}
-    how: Any = {"max_length": max_length, "batch_size": batch_size, "progress": progress}
+    how: Any = {"max_length": max_length, "batch_size": batch_size}
     for batch in word_maps(encoder, documents, **how):
         weights, real = batch.between_words(), batch.real_words()
         for row, index in enumerate(batch.index):

@@ -11,7 +11,6 @@ import pandas as pd
 from attnlib.data.corpora import Corpus
 from attnlib.measuring.best_heads import accuracy_grid, best_heads, predictions
 from attnlib.measuring.head_tables import layer_means
-from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment
 from experiments.clark2019.distances import divergences
@@ -31,7 +30,6 @@ def disagreements(
     encoder: Encoder,
     max_length: int = 128,
     min_count: int = 30,
-    progress: Progress | None = None,
 ) -> Found:
     """Each row a number measured as the paper says and as its code does.
 
@@ -43,7 +41,7 @@ def disagreements(
     few = replace(wiki, examples=wiki.examples[:MOST_DIVERGENCES])
     trees = replace(trees, examples=trees.examples[:MOST_TREES])
     rows = [
-        *_segment_ids(wiki, encoder, max_length, progress),
+        *_segment_ids(wiki, encoder, max_length),
         *_smoothing(few, encoder, max_length),
         *_word_level(trees, encoder, min_count),
     ]
@@ -61,14 +59,10 @@ def _row(about: str, what: str, unit: str, ways: Iterable[float]) -> Row:
     return f"{about}: {what}", unit, paper, authors
 
 
-def _segment_ids(
-    wiki: Corpus, encoder: Encoder, max_length: int, progress: Progress | None
-) -> Iterator[Row]:
+def _segment_ids(wiki: Corpus, encoder: Encoder, max_length: int) -> Iterator[Row]:
     grids = []
     for ids in ("pair", "zeros"):
-        found = surface(
-            wiki, encoder=encoder, max_length=max_length, segment_ids=ids, progress=progress
-        )
+        found = surface(wiki, encoder=encoder, max_length=max_length, segment_ids=ids)
         grids.append(found.table.set_index(["metric", "layer", "head"])["mean"])
     pair, zeros = grids
     about = "segment ids 0 and 1, or all 0"

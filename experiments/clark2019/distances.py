@@ -10,7 +10,7 @@ from jaxtyping import Float
 from scipy.spatial.distance import pdist, squareform
 
 from attnlib.data.corpora import Corpus
-from attnlib.measuring.stream import Progress, measure
+from attnlib.measuring.stream import measure
 from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
@@ -23,16 +23,11 @@ UNNAMED = ("other", "undefined")
 
 @experiment(version=1)
 def divergences(
-    corpus: Corpus,
-    *,
-    encoder: Encoder,
-    max_length: int = 128,
-    variant: str = "paper",
-    progress: Progress | None = None,
+    corpus: Corpus, *, encoder: Encoder, max_length: int = 128, variant: str = "paper"
 ) -> Found:
     """Jensen-Shannon divergence between every two heads, averaged over tokens (Fig. 6)."""
     key = "js_divergence" if variant == "paper" else f"js_divergence@{variant}"
-    found = measure(encoder, corpus, [key], max_length=max_length, progress=progress)
+    found = measure(encoder, corpus, [key], max_length=max_length)
     total, weight = found.rows(key)
     mean = total.sum(0) / weight.sum(0)  # the paper sums over tokens of all texts
     upper = np.triu_indices(len(mean), 1)

@@ -18,7 +18,6 @@ from attnlib.attention.tap import Tap, run_tapped, tapped
 from attnlib.data.corpora import Corpus
 from attnlib.measuring.bootstrap import Grids, estimate, statistics
 from attnlib.measuring.head_tables import layer_means
-from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment, findings
 from experiments.clark2019.masked_lm import (
@@ -49,7 +48,6 @@ def gradients(
     maskings: int = 2,
     fit_epochs: int = 1,
     seed: int = 0,
-    progress: Progress | None = None,
 ) -> Found:
     """Mean size of dL/da by class of key and layer, for two losses.
 
@@ -64,7 +62,7 @@ def gradients(
     others = tuple(one for one in fit_on.examples if one not in measured)
     fit_on = replace(fit_on, examples=others)
     budget = Budget(n_maskings=maskings, n_epochs=fit_epochs)
-    settings: Any = {"max_length": max_length, "seed": seed, "progress": progress}
+    settings: Any = {"max_length": max_length, "seed": seed}
     tables, quality, numbers = [], {}, {}
     for loss, hide in (("masked", True), ("shown", False)):
         head, known = masked_lm_head(encoder, fit_on, budget=budget, hide=hide, **settings)
@@ -174,7 +172,7 @@ def attention_gradients(
     a        one weight of one head, taken as free: the others of its row stay as they are, and
              all later layers answer to the change
     returns  per example sums (layer, head, class); means are over examples (macro)
-    reading  max_length, progress: see `batches_of`
+    reading  max_length: see `batches_of`
 
     The authors' code for this figure is not released. Ours: the mask rate, absolute values before
     any mean, and the classes. A masked comma is read as [MASK] and so counts to the other keys.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,8 @@ from torch.nn import functional
 from attnlib.attention.encode import Batch, batches_of, model_inputs
 from attnlib.data.corpora import Corpus
 from attnlib.errors import BadValue, CorpusError, Unobservable
-from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder, _quietly
+from attnlib.progress import counting
 from experiments.shared.training.kept_models import home_of, keep, name_of, once, read_back
 
 NOT_ASKED = -100
@@ -220,7 +220,6 @@ def masked_lm_head(
     hide: bool = True,
     seed: int = 0,
     cache: Path | None = None,
-    progress: Progress | None = None,
 ) -> tuple[nn.Module, dict[str, Any]]:
     """A masked-LM head for this encoder, and how good it is.
 
@@ -246,7 +245,7 @@ def masked_lm_head(
 
     def fit(folder: Path) -> tuple[nn.Module, dict[str, Any]]:
         head = MaskedLMHead(encoder)
-        facts = {"head": "fitted", **task.fit(head, progress), "key": name_of(folder)}
+        facts = {"head": "fitted", **task.fit(head), "key": name_of(folder)}
         keep(folder, head, facts)
         return head, {**facts, "cached": False}
 
@@ -279,27 +278,11 @@ class _Task:
         }
         return home_of("masked-lm-head", VERSION, self.encoder, settings, self.examples, cache)
 
-    def fit(self, head: MaskedLMHead, progress: Progress | None) -> dict[str, Any]:
+    def fit(self, head: MaskedLMHead) -> dict[str, Any]:
         """Fit the head on the training segments; what is said of it comes from the others."""
-        n_passes = self.n_train * self.budget.n_maskings
-        share = n_passes * int(self.mask_rate * self.max_length)
-        n_steps = self.budget.n_epochs * math.ceil(share / self.budget.batch_size)
-
-        def report(done: int) -> None:
-            if progress is not None:
-                progress(min(done, n_passes + n_steps), n_passes + n_steps)
-
         draws = range(1, 1 + self.budget.n_maskings)
-        found = self.positions(self.examples[: self.n_train], draws, report)
-        fit_head(
-            head,
-            *found,
-            self.piece_counts(),
-            self.budget,
-            seed=self.seed,
-            step=lambda done: report(n_passes + done),
-        )
-        report(n_passes + n_steps)
+        found = self.positions(self.examples[: self.n_train], draws)
+        fit_head(head, *found, self.piece_counts(), self.budget, seed=self.seed)
         return {"n_train_positions": len(found[1]), **self.quality(head)}
 
     def quality(self, head: nn.Module) -> dict[str, Any]:
@@ -331,14 +314,11 @@ class _Task:
         return counts
 
     def positions(
-        self,
-        examples: Sequence[Any],
-        draws: Sequence[int],
-        report: Callable[[int], None] = lambda done: None,
+        self, examples: Sequence[Any], draws: Sequence[int]
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Hidden vectors of masked pieces (position, dim), what they were, in which example."""
         found: list[tuple[Tensor, Tensor, Tensor]] = []
-        n_read, n_found = 0, 0
+        n_found = 0
         for draw in draws:
             for batch in self._batches(examples):
                 if n_found >= POSITIONS_AT_MOST:
@@ -351,8 +331,7 @@ class _Task:
                     hidden = seen[asked].float()
                 owners = torch.tensor(batch.index, device=asked.device)[asked.nonzero()[:, 0]]
                 found.append((hidden, wanted[asked], owners))
-                n_read, n_found = n_read + len(batch), n_found + len(owners)
-                report(n_read)
+                n_found += len(owners)
         hidden, targets, owners = (torch.cat(part) for part in zip(*found, strict=True))
         # A copy made outside inference mode may be used where gradients are computed.
         return hidden.clone(), targets, owners
@@ -370,7 +349,6 @@ def fit_head(
     budget: Budget,
     *,
     seed: int = 0,
-    step: Callable[[int], None] = lambda done: None,
 ) -> None:
     """Minimise the cross-entropy over the whole vocabulary: AdamW, linear warm-up and decay.
 
@@ -406,7 +384,7 @@ def fit_head(
     optimiser = torch.optim.AdamW(groups, lr=budget.learning_rate)
     n_steps = budget.n_epochs * math.ceil(len(targets) / budget.batch_size)
     done = 0
-    with torch.inference_mode(False), torch.enable_grad():
+    with torch.inference_mode(False), torch.enable_grad(), counting() as tick:
         for _ in range(budget.n_epochs):
             order = torch.randperm(len(targets), generator=generator).to(targets.device)
             for chosen in order.split(budget.batch_size):
@@ -416,7 +394,7 @@ def fit_head(
                 functional.cross_entropy(head(white[chosen]), targets[chosen]).backward()
                 optimiser.step()
                 done += 1
-                step(done)
+                tick(done, n_steps)
     with torch.no_grad():
         head.dense.weight.copy_(head.dense.weight @ whitening.to(head.dense.weight.dtype))
         head.dense.bias.sub_(head.dense.weight @ centre.to(head.dense.weight.dtype))

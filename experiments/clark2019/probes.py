@@ -25,7 +25,6 @@ from attnlib.data.examples import Tree
 from attnlib.errors import BadValue, CorpusError
 from attnlib.measuring.best_heads import is_punct
 from attnlib.measuring.bootstrap import percentage
-from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder, random_twin
 from bookkit.store import Found, experiment, findings
 from experiments.clark2019.probe_models import PROBES, Probe, Sentence, Vectors, load_vectors
@@ -56,7 +55,6 @@ def probes(
     epochs: int = 1,
     max_length: int = 128,
     seed: int = 0,
-    progress: Progress | None = None,
 ) -> Found:
     """UAS of both probes, of the rivals without attention, and on the attention of random weights.
 
@@ -71,7 +69,6 @@ def probes(
         epochs=epochs,
         max_length=max_length,
         seed=seed,
-        progress=progress,
     )
     scores, skipped = scored(encoder)
     twin, _ = scored(random_twin(encoder, seed), names=["attention-words"])
@@ -153,7 +150,6 @@ def train_and_score(
     seed: int = 0,
     max_length: int = 128,
     batch_size: int = 4,
-    progress: Progress | None = None,
 ) -> tuple[dict[str, Scores], dict[str, int]]:
     """Train the named probes on one treebank, score them on another; what had to be left out.
 
@@ -174,7 +170,6 @@ def train_and_score(
         _Pupil(name, PROBES[name](n_heads, vectors.dim, seed).to(encoder.device), learning_rate)
         for name in names
     ]
-    report = progress or (lambda done, total: None)
     losses = np.full((len(names), n_steps), np.nan)
     too_long: Counter[str] = Counter()
     done = 0
@@ -184,7 +179,6 @@ def train_and_score(
             for row, pupil in enumerate(pupils):
                 losses[row, done + too_long.total()] = pupil.learn(sentence, _targets(tree))
             done += 1
-            report(done, n_steps + len(test))
     _refuse_nothing_left(done, too_long, "train")
     skipped = {f"train: {reason}": n // epochs for reason, n in too_long.items()}
     asked, right = np.zeros(len(test)), np.zeros((len(names), len(test)))
@@ -194,8 +188,6 @@ def train_and_score(
         asked[index] = int(scored.sum())
         for row, pupil in enumerate(pupils):
             right[row, index] = int(((pupil.choices(sentence) == _targets(tree)) & scored).sum())
-        done += 1
-        report(done, n_steps + len(test))
     _refuse_nothing_left(int(asked.sum()), too_long, "test")
     skipped |= {f"test: {reason}": n for reason, n in too_long.items()}
     scores = {}

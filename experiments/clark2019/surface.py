@@ -9,7 +9,7 @@ import torch
 from attnlib.attention.encode import batches_of
 from attnlib.data.corpora import Corpus
 from attnlib.measuring.bootstrap import Grids, Statistic, statistics
-from attnlib.measuring.stream import Progress, measure
+from attnlib.measuring.stream import measure
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment, findings
 
@@ -44,26 +44,14 @@ BEHAVIOURS = {
 
 @experiment(version=1)
 def surface(
-    corpus: Corpus,
-    *,
-    encoder: Encoder,
-    max_length: int = 128,
-    segment_ids: str = "pair",
-    progress: Progress | None = None,
+    corpus: Corpus, *, encoder: Encoder, max_length: int = 128, segment_ids: str = "pair"
 ) -> Found:
     """Where every head looks on plain text: positions, special tokens, how broadly (sec. 3).
 
     The facts have the even shares: what a head gets that spreads its attention evenly. Claims are
     judged where the two passages of a text have segment ids 0 and 1, as in the paper.
     """
-    found = measure(
-        encoder,
-        corpus,
-        SURFACE,
-        max_length=max_length,
-        segment_ids=segment_ids,
-        progress=progress,
-    )
+    found = measure(encoder, corpus, SURFACE, max_length=max_length, segment_ids=segment_ids)
     even = even_shares(encoder, corpus, max_length)
     rows = {metric: found.rows(metric) for metric in SURFACE}
     lengths = rows["mass_to_self"][1][:, :1, :1]  # the weight of a mass: its real queries

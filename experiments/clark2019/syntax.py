@@ -11,7 +11,6 @@ import pandas as pd
 from attnlib.attention.encode import tokenized
 from attnlib.data.corpora import Corpus
 from attnlib.measuring.best_heads import best_heads, predictions
-from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
@@ -26,19 +25,13 @@ HIGH = 75.0
 
 @experiment(version=1)
 def syntax(
-    corpus: Corpus,
-    *,
-    encoder: Encoder,
-    min_count: int = 100,
-    judged: bool = False,
-    seed: int = 0,
-    progress: Progress | None = None,
+    corpus: Corpus, *, encoder: Encoder, min_count: int = 100, judged: bool = False, seed: int = 0
 ) -> Found:
     """The best head and the best fixed offset for each relation with enough instances.
 
     judged  whether the labels are the paper's, so that its claims can be held against them
     """
-    found = predictions(encoder, corpus.examples, progress=progress)
+    found = predictions(encoder, corpus.examples)
     table = best_heads(found, min_count=min_count, possessive_clitic=judged, seed=seed)
     pieces = _pieces_per_word(corpus, encoder)
     split = float((pieces > 1).mean())

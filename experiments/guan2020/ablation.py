@@ -18,7 +18,6 @@ from attnlib.attention.interventions import Head, Intervention, Variant, heads_o
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Question
 from attnlib.measuring.bootstrap import percentile_interval
-from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
@@ -103,9 +102,7 @@ def reader_and_types(
 
 
 @experiment(version=1, trains=True)
-def type_answers(
-    *given: Corpus | pd.DataFrame, encoder: Encoder, progress: Progress | None = None, **plan: Any
-) -> Found:
+def type_answers(*given: Corpus | pd.DataFrame, encoder: Encoder, **plan: Any) -> Found:
     """Every question answered under every row of Tables 2 and 3.
 
     plan   recipe, see `reader_and_types`
@@ -116,7 +113,7 @@ def type_answers(
     questions = list(asked.values())
     heads = {row.key: row.heads(types) for row in ROWS}
     variants = {row.key: row.variant(heads[row.key]) for row in ROWS}
-    outcome = ablated(reader, questions, variants, progress=progress)
+    outcome = ablated(reader, questions, variants)
     best = reader.answers(questions, n_best=1)
     em, f1 = score_answers([spans[0].text if spans else "" for spans in best], questions)
     plain = Outcome(("row00",), em[None], f1[None], np.full((1, len(em)), np.nan))
@@ -140,7 +137,6 @@ def control_answers(
     row: int,
     draws: int,
     seed: int = 0,
-    progress: Progress | None = None,
     **plan: Any,
 ) -> Found:
     """What one row does to random sets of as many heads in every layer, on some of the questions.
@@ -158,7 +154,7 @@ def control_answers(
         return Found(empty, facts={"overlap": None, "inputs": 0, "passes": 0})
     sets = matched_draws(heads, reader.encoder.n_heads, draws=draws, seed=seed)
     variants = {str(draw): own.variant(drawn) for draw, drawn in enumerate(sets)}
-    outcome = ablated(reader, list(asked.values()), variants, progress=progress)
+    outcome = ablated(reader, list(asked.values()), variants)
     table = _long(outcome, asked).assign(row=row)
     table["draw"] = table["name"].astype(int)
     facts = {
@@ -275,9 +271,7 @@ def _findings(
 
 
 @experiment(version=1, trains=True)
-def single_head_effects(
-    *given: Corpus | pd.DataFrame, encoder: Encoder, progress: Progress | None = None, **plan: Any
-) -> Found:
+def single_head_effects(*given: Corpus | pd.DataFrame, encoder: Encoder, **plan: Any) -> Found:
     """What pruning one head alone costs, for every head of the model.
 
     plan   recipe and n_questions, see `reader_and_types`
@@ -286,7 +280,7 @@ def single_head_effects(
     """
     reader, asked, types = reader_and_types(given, encoder, **plan)
     questions = list(asked.values())
-    heads, outcome = single_ablations(reader, questions, action="zero", progress=progress)
+    heads, outcome = single_ablations(reader, questions, action="zero")
     rise = pd.DataFrame(outcome.loss[1:] - outcome.loss[0])
     table = pd.DataFrame(np.array(heads) + 1, columns=["layer", "head"])
     table["loss"] = rise.mean(axis=1)
@@ -313,9 +307,7 @@ READINGS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
 
 
 @experiment(version=1, trains=True)
-def ablation_decisions(
-    *given: Corpus | pd.DataFrame, encoder: Encoder, progress: Progress | None = None, **plan: Any
-) -> Found:
+def ablation_decisions(*given: Corpus | pd.DataFrame, encoder: Encoder, **plan: Any) -> Found:
     """What another reading of an ablation does to its F1, on the same questions.
 
     plan   recipe and n_questions, see `reader_and_types`
@@ -331,7 +323,7 @@ def ablation_decisions(
                 rows.append(told | {"types": "+".join(row.types)})
                 variants[row.key] = row.variant(heads)
                 variants[f"{row.key} {reading}"] = row.variant(heads, **other)
-    outcome = ablated(reader, list(asked.values()), variants, progress=progress)
+    outcome = ablated(reader, list(asked.values()), variants)
     f1 = dict(zip(outcome.names, 100 * outcome.f1.mean(1), strict=True))
     table = pd.DataFrame(rows)
     keys = table["row"].map("row{:02d}".format)

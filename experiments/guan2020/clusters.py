@@ -19,7 +19,6 @@ from sklearn.mixture import GaussianMixture
 
 from attnlib.data.corpora import Corpus
 from attnlib.errors import BadValue, check_choice
-from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
@@ -41,12 +40,7 @@ REGULARISATION = 1e-3
 
 @experiment(version=1, trains=True)
 def cluster_number(
-    *corpora: Corpus,
-    encoder: Encoder,
-    draws: int = 200,
-    seed: int = 0,
-    progress: Progress | None = None,
-    **plan: Any,
+    *corpora: Corpus, encoder: Encoder, draws: int = 200, seed: int = 0, **plan: Any
 ) -> Found:
     """How many clusters there are by three criteria, and whether there are any.
 
@@ -55,7 +49,7 @@ def cluster_number(
     table     that of `cluster_counts` for 1 to 8 clusters, with the silhouette of points of one
               cloud beside that of the heads (null_low, null_median, null_high)
     """
-    found = features_of(*corpora, encoder=encoder, progress=progress, **plan)
+    found = features_of(*corpora, encoder=encoder, **plan)
     counts = cluster_counts(found.mean, seed=seed, draws=min(draws, GAP_DRAWS)).set_index("k")
     clouds = pd.DataFrame(
         {k: against_one_cloud(found.mean, k, seed=seed, draws=draws) for k in counts.index if k > 1}
@@ -233,12 +227,7 @@ def against_one_cloud(
 
 @experiment(version=1, trains=True)
 def type_stability(
-    *corpora: Corpus,
-    encoder: Encoder,
-    repeats: int = 20,
-    seed: int = 0,
-    progress: Progress | None = None,
-    **plan: Any,
+    *corpora: Corpus, encoder: Encoder, repeats: int = 20, seed: int = 0, **plan: Any
 ) -> Found:
     """Table 1: heads that keep their cluster in ten fits on random halves.
 
@@ -250,7 +239,7 @@ def type_stability(
     The intervals tell how much a number depends on the random halves, the starts, and the draw of
     the cloud; they are no intervals for other inputs or other heads.
     """
-    found = features_of(*corpora, encoder=encoder, progress=progress, **plan)
+    found = features_of(*corpora, encoder=encoder, **plan)
     rows, numbers, model = [], {}, plan["model"]
     for k, split in product(STABLE_KS, SPLITS):
         how: Any = {"seed": seed, "split": split, "repeats": repeats}

@@ -14,7 +14,6 @@ import pandas as pd
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS
 from attnlib.errors import BadValue, check_choice
-from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder, model_folder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
@@ -83,29 +82,20 @@ def subjects(
 
 
 def model_of(
-    *train: Corpus,
-    encoder: Encoder,
-    task: str | None,
-    recipe: Mapping[str, Any] | None,
-    progress: Progress | None = None,
+    *train: Corpus, encoder: Encoder, task: str | None, recipe: Mapping[str, Any] | None
 ) -> Encoder:
     """The encoder of one of the chapter's models."""
     if task is None:
         return encoder
     if task == SPANS:
-        return reader_of(*train, encoder=encoder, recipe=recipe, progress=progress).encoder
+        return reader_of(*train, encoder=encoder, recipe=recipe).encoder
     assert train and recipe is not None, f"{task} needs inputs to learn from"
-    return finetuned(encoder, train[0], task, recipe=Recipe(**recipe), progress=progress).encoder
+    return finetuned(encoder, train[0], task, recipe=Recipe(**recipe)).encoder
 
 
 @experiment(version=1, trains=True)
 def reading(
-    *corpora: Corpus,
-    encoder: Encoder,
-    recipe: Mapping[str, Any] | None,
-    name: str,
-    seed: int = 0,
-    progress: Progress | None = None,
+    *corpora: Corpus, encoder: Encoder, recipe: Mapping[str, Any] | None, name: str, seed: int = 0
 ) -> Found:
     """The reader's answers to questions on texts it has not seen, beside an untrained reader's.
 
@@ -113,7 +103,7 @@ def reading(
     table    reader ("trained", "untrained"), em, f1 and their intervals over articles
     """
     *train, test = corpora
-    trained = reader_of(*train, encoder=encoder, recipe=recipe, progress=progress)
+    trained = reader_of(*train, encoder=encoder, recipe=recipe)
     blank = SpanReader(encoder, SpanHead(encoder, seed), trained.facts)
     groups = [question.article for question in test.examples]
     rows: list[dict[str, Any]] = []

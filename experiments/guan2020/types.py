@@ -16,7 +16,7 @@ from sklearn.metrics import adjusted_rand_score, silhouette_samples
 
 from attnlib.data.corpora import Corpus
 from attnlib.errors import BadValue
-from attnlib.measuring.stream import Progress, stream
+from attnlib.measuring.stream import stream
 from attnlib.metrics.distance import distance_metrics, feature_rows
 from attnlib.models import Encoder, weights_digest
 from bookkit.claims import Finding
@@ -89,7 +89,6 @@ def features_of(
     recipe: Mapping[str, Any] | None,
     max_length: int,
     model: str = "",
-    progress: Progress | None = None,
     **division: Any,
 ) -> Features:
     """The features of one of the chapter's models on the last corpus, found once in a process.
@@ -99,12 +98,12 @@ def features_of(
     division  windows, specials, edges, length: how Eq. 2 is read
     """
     *train, inputs = corpora
-    own = model_of(*train, encoder=encoder, task=task, recipe=recipe, progress=progress)
+    own = model_of(*train, encoder=encoder, task=task, recipe=recipe)
     key = (weights_digest(own), inputs.digest, str(max_length), repr(sorted(division.items())))
     if key not in _KEPT:
         metrics = distance_metrics(**division)
         how: Any = {"max_length": max_length, "batch_size": 8, "on_long": "truncate"}
-        found = stream(own, inputs, metrics, progress=progress, **how)
+        found = stream(own, inputs, metrics, **how)
         names, rows = feature_rows(found.not_empty())
         total = found.rows(metrics[0].key)[1].reshape(len(rows), -1)[:, 0].sum()
         defined = rows[~np.isnan(rows).any((1, 2))]
@@ -113,15 +112,13 @@ def features_of(
 
 
 @experiment(version=1, trains=True)
-def head_features(
-    *corpora: Corpus, encoder: Encoder, progress: Progress | None = None, **plan: Any
-) -> Found:
+def head_features(*corpora: Corpus, encoder: Encoder, **plan: Any) -> Found:
     """The mean feature of every head.
 
     plan   model, task, recipe, max_length: see `features_of`
     table  layer, head, feature, value
     """
-    found = features_of(*corpora, encoder=encoder, progress=progress, **plan)
+    found = features_of(*corpora, encoder=encoder, **plan)
     wide = found.heads().join(pd.DataFrame(found.mean, columns=list(found.names)))
     table = wide.melt(["layer", "head"], var_name="feature")
     sums = found.rows.sum(-1).ravel()
@@ -142,16 +139,14 @@ def head_features(
 
 
 @experiment(version=1, trains=True)
-def head_types(
-    *corpora: Corpus, encoder: Encoder, seed: int = 0, progress: Progress | None = None, **plan: Any
-) -> Found:
+def head_types(*corpora: Corpus, encoder: Encoder, seed: int = 0, **plan: Any) -> Found:
     """Four clusters of the heads of a model, named by the rule on their centroids.
 
     plan   model, task, recipe, max_length: see `features_of`
     table  layer, head, type, x, y (t-SNE), silhouette, consistent (share of inputs whose feature
            alone is nearest to the centroid of the head's type), special, near, far (mass)
     """
-    found = features_of(*corpora, encoder=encoder, progress=progress, **plan)
+    found = features_of(*corpora, encoder=encoder, **plan)
     mean = found.mean
     clusters = found.clustered(mean, seed=seed)
     naming, types = found.named(mean, clusters)
@@ -244,9 +239,7 @@ READINGS: dict[str, dict[str, Any]] = {
 
 
 @experiment(version=1, trains=True)
-def feature_decisions(
-    *corpora: Corpus, encoder: Encoder, seed: int = 0, progress: Progress | None = None, **plan: Any
-) -> Found:
+def feature_decisions(*corpora: Corpus, encoder: Encoder, seed: int = 0, **plan: Any) -> Found:
     """What another reading of Eq. 2 does to the types: how many heads change theirs.
 
     plan   model, task, recipe, max_length: see `features_of`
@@ -256,7 +249,7 @@ def feature_decisions(
     """
     rows, ours = [], None
     for reading, division in READINGS.items():  # ours is the first
-        found = features_of(*corpora, encoder=encoder, progress=progress, **plan, **division)
+        found = features_of(*corpora, encoder=encoder, **plan, **division)
         clusters = found.clustered(found.mean, seed=seed)
         named = bool(found.parts["special"])
         types = np.array(found.named(found.mean, clusters)[1] if named else [np.nan])

@@ -22,7 +22,6 @@ from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Question, sentence_starts
 from attnlib.errors import BadValue
 from attnlib.measuring.head_tables import head_name, head_rows
-from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from attnlib.plots.drawing import need
 from attnlib.plots.viewer import asset
@@ -57,7 +56,6 @@ def wall_maps(
     task: str | None,
     recipe: Mapping[str, Any] | None,
     max_pieces: int = 56,
-    progress: Progress | None = None,
 ) -> Found:
     """The maps of all heads for the first question of a corpus and the opening of its paragraph.
 
@@ -65,7 +63,7 @@ def wall_maps(
     facts  pieces
     """
     *train, questions = corpora
-    own = model_of(*train, encoder=encoder, task=task, recipe=recipe, progress=progress)
+    own = model_of(*train, encoder=encoder, task=task, recipe=recipe)
     example = opening(questions.examples[0], own, max_pieces)
     (encoded,) = tokenized([example], own)
     batch = Collator(own)([encoded])

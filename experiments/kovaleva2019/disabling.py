@@ -14,7 +14,6 @@ from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS
 from attnlib.measuring.head_tables import head_names
 from attnlib.measuring.significance import ALPHA, benjamini_hochberg, holm
-from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
@@ -39,17 +38,15 @@ FRAME_HEADS = 2
 
 
 @experiment(version=1, trains=True)
-def disabled_answers(
-    train: Corpus, test: Corpus, *, encoder: Encoder, progress: Progress | None = None, **plan: Any
-) -> Found:
+def disabled_answers(train: Corpus, test: Corpus, *, encoder: Encoder, **plan: Any) -> Found:
     """What the fine-tuned model answers as it is, and with each head or layer at 1/L.
 
     plan   task and recipe of the fine-tuned model
     table  label, whole, then a column per head ("5-4") and per layer ("layer 5"); a row per input
     """
-    model = tuned_model(train, encoder=encoder, progress=progress, **plan)
+    model = tuned_model(train, encoder=encoder, **plan)
     variants = every_head_and_layer(model)
-    found = disabled(model, test, variants, progress=progress)
+    found = disabled(model, test, variants)
     kind = np.float32 if model.task.regression else np.int8
     columns = dict(zip(found.names, found.answers.astype(kind), strict=True))
     facts = {"inputs": len(test), "passes": len(test) * (1 + len(variants)), "task": plan["task"]}

@@ -15,7 +15,7 @@ from attnlib.data.examples import FrameExample
 from attnlib.errors import CorpusError
 from attnlib.measuring.head_tables import head_rows, layer_means, rank_correlation
 from attnlib.measuring.significance import benjamini_hochberg, one_sided
-from attnlib.measuring.stream import Progress, measure
+from attnlib.measuring.stream import measure
 from attnlib.metrics.links import control_metric, found_links, frame_links, link_metric
 from attnlib.models import Encoder
 from attnlib.plots.lines import Lines, as_table
@@ -83,7 +83,6 @@ def frame_scores(
     name: str = "frames",
     direction: str = "both",
     seed: int = 0,
-    progress: Progress | None = None,
 ) -> Found:
     """Each head's largest weight along a link, mean over sentences, and along pairs as far apart.
 
@@ -93,7 +92,7 @@ def frame_scores(
     links = found_links("frame", corpus.examples, frame_links)
     metrics = [link(links, direction=direction) for link in (link_metric, control_metric)]
     length = min(MAX_LENGTH, encoder.max_length)
-    found = measure(encoder, corpus, metrics, max_length=length, progress=progress)
+    found = measure(encoder, corpus, metrics, max_length=length)
     scores, controls = (found.values(metric.key) for metric in metrics)
     lead = scores - controls
     mean, led = mean_ends(scores, seed), mean_ends(lead, seed)

@@ -23,7 +23,6 @@ from attnlib.data.corpora import Corpus, load_corpus
 from attnlib.data.examples import Example
 from attnlib.errors import BadValue
 from attnlib.files import sha256_of
-from attnlib.measuring.stream import Progress
 from attnlib.metrics.registry import Metric, Partial
 from attnlib.models import Encoder, load_encoder, weights_digest
 from bookkit.claims import Finding
@@ -428,11 +427,7 @@ def known_maps(
 
 
 def labelled_pictures(
-    trains: Corpora,
-    encoder: Encoder,
-    recipes: Recipes,
-    models: Sequence[str],
-    progress: Progress | None = None,
+    trains: Corpora, encoder: Encoder, recipes: Recipes, models: Sequence[str]
 ) -> tuple[list[LabelledMap], Tensor, Tensor, np.ndarray]:
     """The labelled maps, their pictures, their labels, and what the rule calls them.
 
@@ -444,7 +439,7 @@ def labelled_pictures(
     encoders = {(name, ""): load_encoder(name, device=str(encoder.device)) for name in plain}
     for (task, recipe), train in zip(recipes.items(), trains, strict=True):
         if any(row.task == task for row in rows):
-            plan: Any = {"task": task, "recipe": recipe, "progress": progress}
+            plan: Any = {"task": task, "recipe": recipe}
             encoders[encoder.name, task] = tuned_model(train, encoder=encoder, **plan).encoder
     maps = list(maps_of(rows, encoders))
     shades = [pictures(m[None, None], torch.tensor([len(m)]))[0, 0] for m, _ in maps]
@@ -475,7 +470,6 @@ def pattern_network(
     epochs: int = 40,
     width: int = 16,
     seed: int = 0,
-    progress: Progress | None = None,
 ) -> Found:
     """How well the network and the rule find the labels of maps they have not seen.
 
@@ -483,7 +477,7 @@ def pattern_network(
     table  id, model, task, layer, head, fold, label, network, rule, shuffled (a network that learnt
            from shuffled labels)
     """
-    rows, shades, given, called = labelled_pictures(trains, encoder, recipes, models, progress)
+    rows, shades, given, called = labelled_pictures(trains, encoder, recipes, models)
     how, folds = Schooling(epochs, width, seed), [row.fold for row in rows]
     generator = torch.Generator().manual_seed(seed)
     dealt = given[torch.randperm(len(given), generator=generator)]
@@ -530,7 +524,6 @@ def pattern_counts(
     epochs: int = 40,
     width: int = 16,
     seed: int = 0,
-    progress: Progress | None = None,
 ) -> Found:
     """What the network calls every map of the fine-tuned model on the test inputs.
 
@@ -540,7 +533,7 @@ def pattern_counts(
     *trains, test = corpora
     net = network(trains, encoder, recipes, models, Schooling(epochs, width, seed))
     train = dict(zip(recipes, trains, strict=True))[task]
-    plan: Any = {"task": task, "recipe": recipes[task], "progress": progress}
+    plan: Any = {"task": task, "recipe": recipes[task]}
     found = measure_tuned(train, test, [pattern_metric(net)], encoder=encoder, **plan)
     counts = found.rows("pattern")[0].sum(2).astype(np.int16)  # example layer pattern
     place, layer = np.indices(counts.shape[:2]).reshape(2, -1)

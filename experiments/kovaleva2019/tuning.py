@@ -16,7 +16,7 @@ from attnlib.errors import check_choice
 from attnlib.measuring.bootstrap import REPLICATES
 from attnlib.measuring.head_tables import head_rows
 from attnlib.measuring.similarity import compared
-from attnlib.measuring.stream import Measurement, Progress, measure
+from attnlib.measuring.stream import Measurement, measure
 from attnlib.metrics.registry import Metric
 from attnlib.models import Encoder
 from bookkit.claims import Finding
@@ -39,7 +39,7 @@ def measure_tuned(
     """Some metrics of the fine-tuned model; plan  what `tuned_model` takes."""
     how: Any = {"max_length": plan["recipe"]["max_length"], "on_long": "truncate"}
     tuned = tuned_model(train, **plan).encoder
-    return measure(tuned, test, metrics, progress=plan["progress"], **how)
+    return measure(tuned, test, metrics, **how)
 
 
 def drawn_again(n: int, generator: np.random.Generator) -> np.ndarray:
@@ -48,9 +48,7 @@ def drawn_again(n: int, generator: np.random.Generator) -> np.ndarray:
 
 
 @experiment(version=1, trains=True)
-def start_answers(
-    *corpora: Corpus, encoder: Encoder, start: str, progress: Progress | None = None, **plan: Any
-) -> Found:
+def start_answers(*corpora: Corpus, encoder: Encoder, start: str, **plan: Any) -> Found:
     """What a model answers to the held-out inputs after a training from one of the starts.
 
     plan  task and recipe
@@ -65,7 +63,7 @@ def start_answers(
         head = TaskHead(encoder, task.n_labels, int(recipe["seed"])).eval()
         model = FineTuned(encoder, head.requires_grad_(False), task, {"recipe": recipe})
     else:
-        model = tuned_model(train, encoder=encoder, start=start, progress=progress, **plan)
+        model = tuned_model(train, encoder=encoder, start=start, **plan)
         kept = ("n_train", "steps", "epochs", "final_loss", "seconds")
         facts |= {name: model.facts[name] for name in kept}
         forward_and_back = 1 if start == "frozen" else 3
@@ -147,7 +145,6 @@ def map_cosines(
     encoder: Encoder,
     variant: str = "paper",
     seed: int = 0,
-    progress: Progress | None = None,
     **plan: Any,
 ) -> Found:
     """The cosine of each head's maps before and after fine-tuning, mean over the test inputs.
@@ -156,9 +153,9 @@ def map_cosines(
     table  task, layer, head, cosine, low, high
     facts  layers: the mean cosine of every layer on all inputs, then on inputs drawn again
     """
-    tuned = tuned_model(train, encoder=encoder, progress=progress, **plan).encoder
+    tuned = tuned_model(train, encoder=encoder, **plan).encoder
     how: Any = {"max_length": int(plan["recipe"]["max_length"]), "variant": variant}
-    values = compared(encoder, tuned, test.examples, progress=progress, **how)
+    values = compared(encoder, tuned, test.examples, **how)
     values = values[~np.isnan(values).any((1, 2))]  # inputs without pieces have no map
     ends = mean_ends(values, seed)
     table = head_rows(cosine=ends.mean, low=ends.low, high=ends.high)

@@ -24,7 +24,7 @@ from attnlib.data.corpora import Corpus, with_trees
 from attnlib.measuring.bootstrap import statistics
 from attnlib.measuring.head_tables import head_name, head_rows
 from attnlib.measuring.significance import ALPHA, benjamini_hochberg, one_sided
-from attnlib.measuring.stream import Measurement, Progress, measure
+from attnlib.measuring.stream import Measurement, measure
 from attnlib.metrics import links
 from attnlib.metrics.registry import METRICS, Metric, Partial
 from attnlib.metrics.word_kinds import FEATURES, SPECIAL, Feature, Marked, markers, stripe_metrics
@@ -59,9 +59,7 @@ Pairs = Bool[Tensor, "batch query key"]
 
 
 @experiment(version=1, reads=["spacy-en"], trains=True)
-def stripe_maps(
-    *corpora: Corpus, encoder: Encoder, seed: int = 0, progress: Progress | None = None, **plan: Any
-) -> Found:
+def stripe_maps(*corpora: Corpus, encoder: Encoder, seed: int = 0, **plan: Any) -> Found:
     """Attention to every kind of word before and after fine-tuning, on the same inputs.
 
     plan   task and recipe of the fine-tuned model
@@ -72,9 +70,9 @@ def stripe_maps(
     train, test = corpora
     parsed = with_trees(test)
     metrics = stripe_metrics(parsed.examples)
-    after = measure_tuned(train, parsed, metrics, encoder=encoder, progress=progress, **plan)
+    after = measure_tuned(train, parsed, metrics, encoder=encoder, **plan)
     how: Any = {"max_length": plan["recipe"]["max_length"], "on_long": "truncate"}
-    before = measure(encoder, parsed, metrics, progress=progress, **how)
+    before = measure(encoder, parsed, metrics, **how)
     parts = []
     for kind in KINDS:
         old, new = (found.values(f"stripe_{kind}") for found in (before, after))
@@ -214,9 +212,7 @@ def negation_by_letters(*corpora: Corpus, tasks: Sequence[str]) -> Found:
 
 
 @experiment(version=1, reads=["spacy-en"], trains=True)
-def word_links(
-    train: Corpus, test: Corpus, *, encoder: Encoder, progress: Progress | None = None, **plan: Any
-) -> Found:
+def word_links(train: Corpus, test: Corpus, *, encoder: Encoder, **plan: Any) -> Found:
     """Verb-subject and noun-pronoun links of the fine-tuned model, and its look at neighbours.
 
     plan   task and recipe of the fine-tuned model
@@ -232,7 +228,7 @@ def word_links(
     metrics = [METRICS[key] for key in NEIGHBOURS]
     for one in known.values():
         metrics += [links.link_metric(one), links.control_metric(one)]
-    found = measure_tuned(train, parsed, metrics, encoder=encoder, progress=progress, **plan)
+    found = measure_tuned(train, parsed, metrics, encoder=encoder, **plan)
     grids: dict[str, Any] = {"near": sum(found.grid(key) for key in NEIGHBOURS)}
     for name in known:
         scores, control = (found.values(f"{kind}_{name}") for kind in ("link", "control"))
@@ -313,9 +309,7 @@ def partial_rank(first: Any, second: Any, fixed: Any) -> float:
 
 
 @experiment(version=1, reads=["spacy-en"], trains=True)
-def cls_attention(
-    *corpora: Corpus, encoder: Encoder, seed: int = 0, progress: Progress | None = None, **plan: Any
-) -> Found:
+def cls_attention(*corpora: Corpus, encoder: Encoder, seed: int = 0, **plan: Any) -> Found:
     """What [CLS] attends to in the last layer of the fine-tuned model, by kind of word.
 
     plan   task and recipe of the fine-tuned model
@@ -325,7 +319,7 @@ def cls_attention(
     parsed = with_trees(test)
     places = markers(parsed.examples, (*FEATURES, PUNCTUATION))
     metrics = [_from_cls(kind, marked) for kind, marked in places.items()]
-    found = measure_tuned(train, parsed, metrics, encoder=encoder, progress=progress, **plan)
+    found = measure_tuned(train, parsed, metrics, encoder=encoder, **plan)
     rows = []
     for kind, metric in zip(places, metrics, strict=True):
         ends = mean_ends(found.values(metric.key)[:, -1].mean(1), seed)
@@ -375,9 +369,7 @@ def cls_overview(*tables: pd.DataFrame, tasks: Sequence[str]) -> Found:
 
 
 @experiment(version=1, reads=["spacy-en"], trains=True)
-def copied_words(
-    train: Corpus, test: Corpus, *, encoder: Encoder, progress: Progress | None = None, **plan: Any
-) -> Found:
+def copied_words(train: Corpus, test: Corpus, *, encoder: Encoder, **plan: Any) -> Found:
     """Attention from a word to its copy in the other text, and to other words of that text.
 
     plan   task and recipe of the fine-tuned model
@@ -388,7 +380,7 @@ def copied_words(
     copies = links.per_batch(lambda batch: links.linked_pieces(found_copies, batch))
     others = links.per_batch(lambda batch: _across(batch, copies(batch)))
     metrics = [_pair_mean("copy", copies), _pair_mean("other", others)]
-    found = measure_tuned(train, parsed, metrics, encoder=encoder, progress=progress, **plan)
+    found = measure_tuned(train, parsed, metrics, encoder=encoder, **plan)
     copy, other = (found.grid(f"pairs_{name}") for name in ("copy", "other"))
     grids = {"copy": copy, "other": other, "ratio": copy / other}
     return _of_task(plan["task"], grids, found, {"with_copies": found_copies.n_inputs()})

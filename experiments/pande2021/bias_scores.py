@@ -12,16 +12,8 @@ import pandas as pd
 from scipy.stats import spearmanr
 
 from attnlib.data.corpora import Corpus
-from attnlib.measuring.roles import (
-    AUTHORS,
-    THRESHOLD,
-    RoleScores,
-    moments,
-    role_scores,
-    role_tests,
-)
+from attnlib.measuring.roles import AUTHORS, THRESHOLD, RoleScores, moments, role_scores, role_tests
 from attnlib.measuring.significance import decided_by
-from attnlib.measuring.stream import Progress
 from attnlib.metrics.sieves import AUTHORS_BY_WORD, COARSE, SIEVES
 from attnlib.models import Encoder, random_twin, weights_digest
 from bookkit.claims import Finding
@@ -48,7 +40,6 @@ def scores_of(
     recipe: Mapping[str, Any],
     *,
     tuned: bool = True,
-    progress: Progress | None = None,
 ) -> RoleScores:
     """The scores of all roles on the test inputs, of the model before or after fine-tuning."""
     length = int(recipe["max_length"])
@@ -57,12 +48,10 @@ def scores_of(
     if key not in _KEPT:
         model = encoder
         if tuned:
-            made = tuned_model(train, encoder=encoder, task=task, recipe=recipe, progress=progress)
+            made = tuned_model(train, encoder=encoder, task=task, recipe=recipe)
             model = made.encoder
         sieves = [*SIEVES.values(), *new_sieves(encoder, test)]
-        _KEPT[key] = role_scores(
-            model, test, sieves, authors=AS_AUTHORS, max_length=length, progress=progress
-        )
+        _KEPT[key] = role_scores(model, test, sieves, authors=AS_AUTHORS, max_length=length)
     return _KEPT[key]
 
 
@@ -85,10 +74,9 @@ def on_scores(measured: Callable[..., Found]) -> Experiment:
         encoder: Encoder,
         task: str,
         recipe: Mapping[str, Any],
-        progress: Progress | None = None,
         **options: Any,
     ) -> Found:
-        scores = partial(scores_of, train, test, encoder, task, recipe, progress=progress)
+        scores = partial(scores_of, train, test, encoder, task, recipe)
         return measured(scores, task, **options)
 
     *inputs, _ = signature(run, follow_wrapped=False).parameters.values()
@@ -226,12 +214,10 @@ def threshold_curves(*moments: pd.DataFrame, tasks: Sequence[str]) -> Found:
 
 
 @experiment(version=1, reads=["spacy-en"])
-def random_heads(
-    test: Corpus, *, encoder: Encoder, seed: int = 0, progress: Progress | None = None
-) -> Found:
+def random_heads(test: Corpus, *, encoder: Encoder, seed: int = 0) -> Found:
     """Sec. 3.2: the scores of a network with random weights, which should all be about 1."""
     twin = random_twin(encoder, seed)
-    found = role_scores(twin, test, [SIEVES[role] for role in COARSE], progress=progress)
+    found = role_scores(twin, test, [SIEVES[role] for role in COARSE])
     table = moments(found, seed=seed)
     bias = table["bias"].dropna()
     numbers = {

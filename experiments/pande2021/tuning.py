@@ -11,7 +11,6 @@ import pandas as pd
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS, Task
 from attnlib.measuring.bootstrap import REPLICATES, percentile_interval
-from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
@@ -28,13 +27,12 @@ def tuning(
     task: str,
     recipe: Mapping[str, Any],
     seed: int = 0,
-    progress: Progress | None = None,
 ) -> Found:
     """The scores of a fine-tuned model on held-out inputs, beside the best constant answer.
 
     table  metric, value, low, high (95 % bootstrap over inputs), constant
     """
-    model = tuned_model(train, encoder=encoder, task=task, recipe=recipe, progress=progress)
+    model = tuned_model(train, encoder=encoder, task=task, recipe=recipe)
     answers, labels = model.outputs(test)
     kind = TASKS[task]
     constant = _constant(kind, model.outputs(train)[1] if kind.regression else labels)

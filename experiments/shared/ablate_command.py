@@ -31,7 +31,7 @@ from attnlib.data.tasks import TASKS, Task
 from attnlib.errors import BadValue
 from attnlib.measuring.bootstrap import percentile_interval
 from attnlib.measuring.significance import benjamini_hochberg
-from attnlib.measuring.stream import Progress, stream
+from attnlib.measuring.stream import stream
 from attnlib.metrics.distance import distance_metrics, feature_matrix
 from attnlib.models import Encoder, load_encoder
 from experiments.shared.ablation import (
@@ -75,7 +75,6 @@ def ablation(
     draws: int = 10,
     seed: int = 0,
     device: str = "auto",
-    progress: Progress | None = None,
     **recipe: Any,
 ) -> pd.DataFrame:
     """What it costs to change heads, or every head alone, beside random heads of the same layers.
@@ -98,14 +97,12 @@ def ablation(
     learnt = [corpora.load_corpus(train, limit=train_limit, seed=seed)] if train else []
     answering: FineTuned | SpanReader
     if own is not None:
-        answering = finetuned(encoder, learnt[0], own.name, recipe=plan, progress=progress)
+        answering = finetuned(encoder, learnt[0], own.name, recipe=plan)
     else:
-        answering = publishedreader.reader_of(
-            *learnt, encoder=encoder, recipe=vars(plan), progress=progress
-        )
+        answering = publishedreader.reader_of(*learnt, encoder=encoder, recipe=vars(plan))
         if max_length is not None:
             answering = answering.reading(max_length)
-    given: Any = {"seed": seed, "progress": progress, **how}
+    given: Any = {"seed": seed, **how}
     if each:
         return changed_alone(answering, asked, **given)
     chosen = chosen_heads(heads, answering.encoder, asked, width)
@@ -204,7 +201,6 @@ def changed_together(
     *,
     draws: int = 0,
     seed: int = 0,
-    progress: Progress | None = None,
     **how: Any,
 ) -> pd.DataFrame:
     """The model as it is, with heads changed, and with random heads of the same layers changed.
@@ -216,7 +212,7 @@ def changed_together(
     sets = matched_draws(heads, model.encoder.n_heads, draws=draws, seed=seed) if draws else []
     random = {f"random {i}": (Intervention(one, **how),) for i, one in enumerate(sets)}
     variants = {"changed": (Intervention(heads, **how),), **random}
-    found = costs(model, corpus, variants, seed, progress)
+    found = costs(model, corpus, variants, seed)
     rows = {"as it is": slice(0, 1), "changed": slice(1, 2), "random": slice(2, None)}
     table = pd.DataFrame(
         {"what": what, "n_heads": 0 if what == "as it is" else len(heads), **found.about(own)}
@@ -228,12 +224,7 @@ def changed_together(
 
 
 def changed_alone(
-    model: FineTuned | SpanReader,
-    corpus: Corpus,
-    *,
-    seed: int = 0,
-    progress: Progress | None = None,
-    **how: Any,
+    model: FineTuned | SpanReader, corpus: Corpus, *, seed: int = 0, **how: Any
 ) -> pd.DataFrame:
     """What changing one head alone costs, and of a task one whole layer, the costliest first.
 
@@ -244,7 +235,7 @@ def changed_alone(
     variants = every_head(model.encoder, **how)
     if isinstance(model, FineTuned):
         variants |= every_layer(model.encoder, **how)
-    found = costs(model, corpus, variants, seed, progress)
+    found = costs(model, corpus, variants, seed)
     places = [name.removeprefix("layer ").partition("-") for name in variants]
     table = pd.DataFrame({"layer": [int(a) for a, _, _ in places]})
     table["head"] = [int(b or 0) for _, _, b in places]
@@ -274,16 +265,12 @@ class Costs:
 
 
 def costs(
-    model: FineTuned | SpanReader,
-    corpus: Corpus,
-    variants: Mapping[str, Variant],
-    seed: int,
-    progress: Progress | None,
+    model: FineTuned | SpanReader, corpus: Corpus, variants: Mapping[str, Variant], seed: int
 ) -> Costs:
     """The model's answers to questions, or to a task's inputs, under every variant."""
     if isinstance(model, FineTuned):
-        return _task_costs(disabled(model, corpus, variants, progress=progress), seed)
-    outcome = ablated(model, corpus.examples, {"as it is": (), **variants}, progress=progress)
+        return _task_costs(disabled(model, corpus, variants), seed)
+    outcome = ablated(model, corpus.examples, {"as it is": (), **variants})
     return _question_costs(outcome, [question.article for question in corpus.examples], seed)
 
 

@@ -28,7 +28,7 @@ from attnlib.data.examples import Question
 from attnlib.data.tasks import Task
 from attnlib.errors import BadValue
 from attnlib.measuring.bootstrap import percentile_interval
-from attnlib.measuring.stream import Progress
+from attnlib.progress import counting
 from bookkit.claims import Finding
 from experiments.shared.intervals import chance_p
 from experiments.shared.training.answers import check_answered, group_numbers, score_answers
@@ -73,7 +73,6 @@ def ablated(
     variants: Mapping[str, Variant],
     *,
     batch_size: int = 16,
-    progress: Progress | None = None,
 ) -> Outcome:
     """Every question answered under every variant; layers before the first change run once.
 
@@ -86,15 +85,14 @@ def ablated(
     found: list[list[tuple[int, list[Candidate]]]] = [[] for _ in variants]
     losses = np.full((len(variants), len(windows)), np.nan)
     groups = reader.batches(windows, batch_size)
-    with torch.inference_mode():
+    with torch.inference_mode(), counting() as tick:
         for done, batch in enumerate(groups):
             passes = replays(reader.encoder, batch, list(variants.values()))
             for place, hidden in enumerate(passes):
                 found[place] += reader.spans(hidden, batch, windows, questions, n_best=1)
                 numbers = list(batch.index)
                 losses[place, numbers] = _losses(reader, hidden, batch, windows, wanted)
-            if progress is not None:
-                progress(done + 1, len(groups))
+            tick(done + 1, len(groups))
     scores = [score_answers(_texts(spans, len(questions)), questions) for spans in found]
     em, f1 = (np.stack(parts) for parts in zip(*scores, strict=True))
     return Outcome(tuple(variants), em, f1, _by_question(losses, windows, len(questions)))
@@ -124,18 +122,14 @@ def _texts(spans: Sequence[tuple[int, list[Candidate]]], n_questions: int) -> li
 
 
 def single_ablations(
-    reader: SpanReader,
-    questions: Sequence[Question],
-    *,
-    progress: Progress | None = None,
-    **how: Any,
+    reader: SpanReader, questions: Sequence[Question], **how: Any
 ) -> tuple[list[Head], Outcome]:
     """Every head changed alone: the heads, and the outcome, whose first variant is the whole model.
 
     how  action and the open points of `Intervention`
     """
     variants: dict[str, Variant] = {"whole": (), **every_head(reader.encoder, **how)}
-    return single_heads(reader.encoder), ablated(reader, questions, variants, progress=progress)
+    return single_heads(reader.encoder), ablated(reader, questions, variants)
 
 
 def spread_out(groups: Sequence[str], n: int) -> list[int]:
@@ -207,25 +201,19 @@ def every_head_and_layer(
 
 
 def disabled(
-    model: FineTuned,
-    corpus: Corpus,
-    variants: Mapping[str, Variant],
-    *,
-    batch_size: int = 32,
-    progress: Progress | None = None,
+    model: FineTuned, corpus: Corpus, variants: Mapping[str, Variant], *, batch_size: int = 32
 ) -> Answers:
     """The answers to a labelled corpus as it is and under each variant."""
     labels = labels_of(corpus, model.task).astype(np.float64)
     found = np.empty((1 + len(variants), len(corpus)))
     done = 0
-    for batch in model.batches(corpus.examples, batch_size):
-        states = replays(model.encoder, batch, [(), *variants.values()])
-        for row, hidden in enumerate(states):
-            with torch.inference_mode():
+    with torch.inference_mode(), counting() as tick:
+        for batch in model.batches(corpus.examples, batch_size):
+            states = replays(model.encoder, batch, [(), *variants.values()])
+            for row, hidden in enumerate(states):
                 found[row, list(batch.index)] = model.answers(model.head(hidden, batch))
-        done += len(batch)
-        if progress is not None:
-            progress(done, len(corpus))
+            done += len(batch)
+            tick(done, len(corpus))
     return Answers(("whole", *variants), found, labels, model.task)
 
 

@@ -6,6 +6,7 @@ import hashlib
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -26,6 +27,7 @@ from attnlib.files import sha256_of
 from attnlib.measuring.stream import chosen_metrics, stream
 from attnlib.models import Encoder, load_encoder, model_folder, weights_digest
 from attnlib.plots.viewer import View
+from attnlib.progress import Tick, watched
 from bookkit import chapter as kit
 from bookkit.editions import book_store
 from bookkit.store import Experiment, Found, Source, Store, digest_of, experiment
@@ -55,6 +57,9 @@ class Chapter(kit.Chapter):
         name = model.name if isinstance(model, Encoder) else str(model)
         offers = {"encoder": self.encoder, "seed": seed}
         super().__init__(paper, model=name, store=store, offers=offers, claims=claims)
+
+    def watching(self, tick: Tick) -> AbstractContextManager[None]:
+        return watched(tick)
 
     def sibling(self, *, paper: str | None = None, model: str | None = None) -> Chapter:
         """A chapter on another paper or another model; what it runs is counted here, too.
@@ -128,16 +133,9 @@ class Chapter(kit.Chapter):
 
 
 @experiment(version=1)
-def measured(
-    corpus: Corpus,
-    *,
-    encoder: Encoder,
-    metrics: Sequence[str],
-    progress: Callable[[int, int], None] | None = None,
-    **options: Any,
-) -> Found:
+def measured(corpus: Corpus, *, encoder: Encoder, metrics: Sequence[str], **options: Any) -> Found:
     """Plain metrics of every head on a corpus."""
-    found = stream(encoder, corpus, chosen_metrics(metrics), progress=progress, **options)
+    found = stream(encoder, corpus, chosen_metrics(metrics), **options)
     return Found(found.not_empty().table(), facts={"inputs": found.n_examples, **found.skipped})
 
 

@@ -24,7 +24,7 @@ from attnlib.errors import BadValue, check_choice
 from attnlib.models import Encoder, random_encoder
 from experiments.shared.training.glue import check_parts, check_varied, known_task, labels_of
 from experiments.shared.training.kept_models import home_of, tuned
-from experiments.shared.training.loop import SECONDS_BETWEEN, Progress, Recipe
+from experiments.shared.training.loop import SECONDS_BETWEEN, Recipe
 
 STARTS = {
     "pretrained": "{}, fine-tuned on {}",
@@ -148,7 +148,6 @@ def finetuned(
     recipe: Recipe | None = None,
     start: str = "pretrained",
     cache: Path | None = None,
-    progress: Progress | None = None,
     every: float = SECONDS_BETWEEN,
 ) -> FineTuned:
     """The encoder trained on the corpus for a task; read back if that was done before.
@@ -205,7 +204,6 @@ def finetuned(
         learning=("head",) if start == "frozen" else ("head", "encoder"),
         about=about,
         every=every,
-        progress=progress,
     )
     return FineTuned(own, head, known, facts)
 

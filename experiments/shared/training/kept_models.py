@@ -24,7 +24,7 @@ from attnlib.files import sha256_of
 from attnlib.models import Encoder, weights_digest
 from bookkit.editions import book_store
 from bookkit.store import Key, digest_of, draft_of, write_whole
-from experiments.shared.training.loop import Progress, Recipe, forget, train
+from experiments.shared.training.loop import Recipe, forget, train
 
 WEIGHTS, FACTS = "model.safetensors", "facts.json"
 _NO_SHAPE = frozenset(("transformers_version", "architectures", "dtype", "torch_dtype"))
@@ -112,7 +112,6 @@ def tuned(
     learning: Sequence[str] = ("encoder", "head"),
     about: Mapping[str, Any],
     every: float,
-    progress: Progress | None,
 ) -> tuple[Encoder, H, dict[str, Any]]:
     """An encoder and its head as kept in the folder, or trained for it and kept; and the facts.
 
@@ -137,7 +136,7 @@ def tuned(
         own = blank()
         loss, parts = loss_of(*own), modules(own)
         learns = nn.ModuleDict({part: parts[part] for part in learning}).requires_grad_(True)
-        went = train(learns, examples, Collator(encoder), loss, recipe, folder, every, progress)
+        went = train(learns, examples, Collator(encoder), loss, recipe, folder, every)
         learns.requires_grad_(False)
         facts = {
             **about,

@@ -23,8 +23,7 @@ from torch import Tensor, nn
 from attnlib.attention.encode import ON_LONG, Batch, Encoded
 from attnlib.errors import BadValue, check_choice
 from attnlib.files import sha256_of
-
-Progress = Callable[[int, int], None]
+from attnlib.progress import counting
 
 POOL = 20
 """Batches whose examples are sorted by length together."""
@@ -103,7 +102,6 @@ def train(
     recipe: Recipe,
     folder: Path,
     every: float = SECONDS_BETWEEN,
-    progress: Progress | None = None,
 ) -> Trained:
     """Minimise `loss`, the mean over a batch, in all weights of `module` that ask for gradients.
 
@@ -120,6 +118,7 @@ def train(
         torch.inference_mode(False),
         torch.enable_grad(),
         _own_random_numbers(_device(module), recipe.seed),
+        counting() as tick,
     ):
         shapes = {name: tuple(value.shape) for name, value in module.state_dict().items()}
         run = _Run(module, optimiser(module, recipe), f"{recipe} {len(examples)} {shapes}")
@@ -127,14 +126,12 @@ def train(
         try:
             module.train()
             for batch in _batches_from(run.state.steps, examples, collate, recipe, n_steps):
-                if progress is not None:
-                    progress(run.state.steps, n_steps)
+                tick(run.state.steps, n_steps)
                 _step(run, loss(batch), recipe, n_steps, folder)
                 waited = time.perf_counter() - run.kept
                 if run.state.steps % per_epoch == 0 or waited >= every:
                     run.keep(folder)
-            if progress is not None:
-                progress(run.state.steps, n_steps)
+            tick(run.state.steps, n_steps)
         finally:
             module.eval()
             run.optimiser.zero_grad()

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from attnlib.data.corpora import Corpus
 from attnlib.errors import UnknownModel
-from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder, load_encoder
 from experiments.shared.training.loop import Recipe
 from experiments.shared.training.spanmodel import STRIDE, SpanHead, SpanReader, spantuned
@@ -63,15 +62,10 @@ def published_reader(encoder: Encoder) -> SpanReader:
     return SpanReader(_frozen(encoder), head, facts)
 
 
-def reader_of(
-    *train: Corpus,
-    encoder: Encoder,
-    recipe: Mapping[str, Any] | None,
-    progress: Progress | None = None,
-) -> SpanReader:
+def reader_of(*train: Corpus, encoder: Encoder, recipe: Mapping[str, Any] | None) -> SpanReader:
     """The model that answers questions: trained once and read back, or published with a head."""
     if train and recipe is not None:
-        return spantuned(encoder, train[0], recipe=Recipe(**recipe), progress=progress)
+        return spantuned(encoder, train[0], recipe=Recipe(**recipe))
     if recipe is not None and "published" in recipe:
         return published_reader(load_encoder(recipe["published"], device=encoder.device.type))
     return published_reader(encoder)

@@ -25,7 +25,7 @@ from attnlib.models import Encoder
 from experiments.shared.training.answers import check_answered
 from experiments.shared.training.finetune import draw_layers
 from experiments.shared.training.kept_models import home_of, tuned
-from experiments.shared.training.loop import SECONDS_BETWEEN, Progress, Recipe
+from experiments.shared.training.loop import SECONDS_BETWEEN, Recipe
 
 STRIDE = 128
 VERSION = 1
@@ -326,7 +326,6 @@ def spantuned(
     recipe: Recipe | None = None,
     stride: int = STRIDE,
     cache: Path | None = None,
-    progress: Progress | None = None,
     every: float = SECONDS_BETWEEN,
 ) -> SpanReader:
     """The encoder trained to read answers out of a corpus of questions; kept like `finetuned`.
@@ -371,7 +370,6 @@ def spantuned(
         head_of=lambda own: SpanHead(own, how.seed),
         about=about,
         every=every,
-        progress=progress,
     )
     # The key knows a stride by the windows it makes, and short texts have one whatever it is.
     return SpanReader(own, head, {**facts, "stride": stride})

@@ -9,7 +9,6 @@ from typing import Any
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS
 from attnlib.errors import BadValue
-from attnlib.measuring.stream import Progress
 from attnlib.models import Encoder
 from bookkit.store import Found
 from experiments.shared.training.finetune import FineTuned, finetuned
@@ -68,10 +67,9 @@ def tuned_model(
     task: str,
     recipe: Mapping[str, Any],
     start: str = "pretrained",
-    progress: Progress | None = None,
 ) -> FineTuned:
     """The encoder fine-tuned by a plan; trained once, then read back."""
-    return finetuned(encoder, train, task, recipe=Recipe(**recipe), start=start, progress=progress)
+    return finetuned(encoder, train, task, recipe=Recipe(**recipe), start=start)
 
 
 def over_tasks(

@@ -16,6 +16,7 @@ from attnlib.attention.words import N_SPECIAL, WordMaps, word_maps
 from attnlib.data.examples import Segment
 from attnlib.errors import BadValue, TooLong
 from attnlib.models import Encoder, load_encoder
+from attnlib.progress import watched
 from tests.families import folders, one_thread
 
 __all__ = ["folders", "one_thread"]  # fixtures
@@ -152,12 +153,11 @@ def test_between_words_leaves_out_special_tokens(bert: Encoder) -> None:
 def test_only_one_batch_is_held(bert: Encoder) -> None:
     """Maps come one batch at a time, before the next is computed."""
     done: list[tuple[int, int]] = []
-    stream = word_maps(
-        bert, EXAMPLES, batch_size=2, max_length=66, progress=lambda *at: done.append(at)
-    )
-    first = next(stream)
-    assert isinstance(first, WordMaps) and len(first) == 2 and done == []
-    assert [len(maps) for maps in stream] == [2, 1] and done == [(2, 5), (4, 5), (5, 5)]
+    with watched(lambda *at: done.append(at)):
+        stream = word_maps(bert, EXAMPLES, batch_size=2, max_length=66)
+        first = next(stream)
+        assert isinstance(first, WordMaps) and len(first) == 2 and done == []
+        assert [len(maps) for maps in stream] == [2, 1] and done == [(2, 5), (4, 5), (5, 5)]
 
 
 def test_long_examples_are_skipped_and_counted_or_refused(bert: Encoder) -> None:

@@ -23,6 +23,7 @@ from attnlib.measuring.stream import Measurement, measure
 from attnlib.metrics.registry import METRICS, Metric, Partial
 from attnlib.metrics.relations import RELATIONS
 from attnlib.models import Encoder, load_encoder, random_twin
+from attnlib.progress import watched
 from tests.families import FAMILIES, HEADS, LAYERS, SENTENCES, folders, one_thread
 
 __all__ = ["folders", "one_thread"]  # fixtures
@@ -252,14 +253,8 @@ def test_an_error_in_the_middle_leaves_the_model_whole(bert: Encoder) -> None:
 
 def test_progress_reaches_the_end(bert: Encoder) -> None:
     calls: list[tuple[int, int]] = []
-    measure(
-        bert,
-        corpus_of(*TEXTS),
-        ["entropy"],
-        max_length=60,
-        batch_size=4,
-        progress=lambda done, total: calls.append((done, total)),
-    )
+    with watched(lambda done, total: calls.append((done, total))):
+        measure(bert, corpus_of(*TEXTS), ["entropy"], max_length=60, batch_size=4)
     assert calls == [(4, 9), (8, 9), (9, 9)]
 
 

@@ -204,7 +204,6 @@ def test_every_option_reaches_the_intervention(
     table = pd.DataFrame([{"what": "as it is"}])
 
     def spy(reader: Any, corpus: Any, heads: Any, **options: Any) -> pd.DataFrame:
-        options.pop("progress")
         seen.append((heads, options))
         return table
 

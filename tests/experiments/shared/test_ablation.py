@@ -22,6 +22,7 @@ from attnlib.data.examples import Answer, Question
 from attnlib.data.tasks import TASKS
 from attnlib.errors import AttnlibError, BadValue, CorpusError
 from attnlib.models import Encoder, load_encoder
+from attnlib.progress import watched
 from bookkit.claims import Finding
 from experiments.shared import ablation
 from experiments.shared.ablation import (
@@ -236,13 +237,8 @@ def test_layers_before_a_change_run_once(
 def test_progress_counts_batches(reader: SpanReader) -> None:
     told: list[tuple[int, int]] = []
     few = dict(list(VARIANTS.items())[:2])
-    ablated(
-        reader,
-        QUESTIONS,
-        few,
-        batch_size=4,
-        progress=lambda done, total: told.append((done, total)),
-    )
+    with watched(lambda done, total: told.append((done, total))):
+        ablated(reader, QUESTIONS, few, batch_size=4)
     total = math.ceil(len(reader.windows(QUESTIONS)) / 4)
     assert told == [(done, total) for done in range(1, total + 1)]
 

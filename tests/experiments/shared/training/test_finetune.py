@@ -21,6 +21,7 @@ from attnlib.data.corpora import Corpus
 from attnlib.data.examples import TaskExample
 from attnlib.errors import AttnlibError, BadValue, CorpusError, TooLong, UnknownName
 from attnlib.models import Encoder, load_encoder, weights_digest
+from attnlib.progress import watched
 from experiments.shared.training import finetune, kept_models, loop
 from experiments.shared.training.finetune import FineTuned, TaskHead, finetuned
 from experiments.shared.training.glue import scores
@@ -81,14 +82,8 @@ def whole(bert: Encoder, toy: Corpus, tmp_path_factory: pytest.TempPathFactory) 
 def test_a_planted_rule_is_learnt(bert: Encoder, tmp_path: Path) -> None:
     recipe = Recipe(epochs=8, batch_size=16, learning_rate=3e-3, max_length=24)
     told: list[tuple[int, int]] = []
-    result = finetuned(
-        bert,
-        planted(160),
-        "sst2",
-        recipe=recipe,
-        cache=tmp_path,
-        progress=lambda done, total: told.append((done, total)),
-    )
+    with watched(lambda done, total: told.append((done, total))):
+        result = finetuned(bert, planted(160), "sst2", recipe=recipe, cache=tmp_path)
     unseen = planted(101, seed=1, name="unseen")
     found, labels = result.outputs(unseen)
     assert scores(result.task, found, labels)["accuracy"] > 0.95
@@ -275,11 +270,12 @@ def test_an_interrupted_run_ends_with_the_same_weights(
     """With dropout. 5 steps are an epoch; every=0 leaves a checkpoint after each step."""
     assert bert.model.config.hidden_dropout_prob > 0
     options: dict[str, Any] = {"recipe": SHORT, "cache": tmp_path / "cut", "every": every}
-    with pytest.raises(Stopped):
-        finetuned(bert, toy, "sst2", **options, progress=stop_at(step))
+    with pytest.raises(Stopped), watched(stop_at(step)):
+        finetuned(bert, toy, "sst2", **options)
     told: list[int] = []
     torch.rand(7)  # the caller's random numbers do not matter
-    result = finetuned(bert, toy, "sst2", **options, progress=lambda done, n: told.append(done))
+    with watched(lambda done, n: told.append(done)):
+        result = finetuned(bert, toy, "sst2", **options)
     kept = step if every == 0 else 5 * (step // 5)
     assert told == list(range(kept, 11))
     assert same(weights(result), weights(whole))
@@ -297,8 +293,8 @@ def test_forgotten_random_numbers_are_caught(
 ) -> None:
     """The test above can fail: without torch's state the masks of dropout are others."""
     options: dict[str, Any] = {"recipe": SHORT, "cache": tmp_path / "cut", "every": 0.0}
-    with pytest.raises(Stopped):
-        finetuned(bert, toy, "sst2", **options, progress=stop_at(6))
+    with pytest.raises(Stopped), watched(stop_at(6)):
+        finetuned(bert, toy, "sst2", **options)
     monkeypatch.setattr(loop, "_set_random_states", lambda states, device: None)
     result = finetuned(bert, toy, "sst2", **options)
     assert not same(weights(result), weights(whole))
@@ -309,8 +305,8 @@ def test_a_damaged_checkpoint_is_not_read(
     damage: str, bert: Encoder, tmp_path: Path, toy: Corpus, whole: FineTuned
 ) -> None:
     options: dict[str, Any] = {"recipe": SHORT, "cache": tmp_path / "cut"}
-    with pytest.raises(Stopped):
-        finetuned(bert, toy, "sst2", **options, progress=stop_at(7))
+    with pytest.raises(Stopped), watched(stop_at(7)):
+        finetuned(bert, toy, "sst2", **options)
     (path,) = (tmp_path / "cut").rglob("checkpoint-*.pt")
     content = bytearray(path.read_bytes())
     if damage == "foreign":  # whole in itself, but of another training
@@ -320,7 +316,8 @@ def test_a_damaged_checkpoint_is_not_read(
         content[len(content) // 2] ^= 1
         path.write_bytes({"cut": content[:-9], "flipped": content, "empty": b""}[damage])
     told: list[int] = []
-    result = finetuned(bert, toy, "sst2", **options, progress=lambda done, n: told.append(done))
+    with watched(lambda done, n: told.append(done)):
+        result = finetuned(bert, toy, "sst2", **options)
     assert told[0] == 0
     assert same(weights(result), weights(whole))
 
@@ -331,10 +328,8 @@ def test_a_checkpoint_of_another_recipe_is_not_read(bert: Encoder, tmp_path: Pat
     assert len(list(tmp_path.glob("checkpoint-*"))) == 1
     told: list[int] = []
     other = Recipe(epochs=2, batch_size=8)
-    train(
-        *(model, examples, collate, loss, other, tmp_path),
-        progress=lambda done, n: told.append(done),
-    )
+    with watched(lambda done, n: told.append(done)):
+        train(model, examples, collate, loss, other, tmp_path)
     assert told[0] == 0
 
 
@@ -548,16 +543,16 @@ def test_the_module_trains_in_train_mode_and_ends_in_eval_mode(
     model, examples, collate, loss = small(bert)
     modes: list[bool] = []
 
-    def watched(batch: Batch) -> Tensor:
+    def noted(batch: Batch) -> Tensor:
         modes.append(model.training and torch.is_grad_enabled())
         return loss(batch)  # type: ignore[no-any-return]
 
     with torch.no_grad(), torch.inference_mode():
-        train(model, examples, collate, watched, Recipe(epochs=1, batch_size=8), tmp_path / "a")
+        train(model, examples, collate, noted, Recipe(epochs=1, batch_size=8), tmp_path / "a")
     assert modes == [True, True]
     assert not model.training
-    with pytest.raises(Stopped):
-        train(model, examples, collate, watched, SHORT, tmp_path / "b", progress=stop_at(1))
+    with pytest.raises(Stopped), watched(stop_at(1)):
+        train(model, examples, collate, noted, SHORT, tmp_path / "b")
     assert not model.training
 
 

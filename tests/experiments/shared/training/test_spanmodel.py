@@ -19,6 +19,7 @@ from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Answer, Question, TaskExample
 from attnlib.errors import AttnlibError, BadValue, CorpusError, TooLong
 from attnlib.models import Encoder, load_encoder, weights_digest
+from attnlib.progress import watched
 from experiments.shared.training import kept_models, spanmodel
 from experiments.shared.training.loop import Recipe
 from experiments.shared.training.spanmodel import SpanHead, SpanReader, spantuned
@@ -271,12 +272,13 @@ def test_an_interrupted_training_ends_with_the_same_weights(
     assert bert.model.config.hidden_dropout_prob > 0
     per_epoch = whole.facts["steps"] // 2
     step = epochs_done * per_epoch + 2
-    with pytest.raises(Stopped):
-        tuned(bert, toy, tmp_path, every=every, progress=stop_at(step))
+    with pytest.raises(Stopped), watched(stop_at(step)):
+        tuned(bert, toy, tmp_path, every=every)
     assert len(list(tmp_path.rglob("checkpoint-*"))) == 1
     told: list[int] = []
     torch.rand(7)  # the caller's random numbers do not matter
-    result = tuned(bert, toy, tmp_path, progress=lambda done, n: told.append(done))
+    with watched(lambda done, n: told.append(done)):
+        result = tuned(bert, toy, tmp_path)
     assert told == list(range(step if every == 0 else epochs_done * per_epoch, 2 * per_epoch + 1))
     assert same(weights(result), weights(whole))
     assert result.facts["history"] == whole.facts["history"]
