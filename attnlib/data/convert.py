@@ -103,7 +103,7 @@ def onnx_tensors(onnx_file: Path) -> dict[str, np.ndarray]:
 
 
 def onnx_model(scratch: Path, folder: Path, names: Mapping[str, str]) -> None:
-    """`NAME.onnx` in `scratch` -> model.safetensors in `folder`, and config.json where it is ours."""
+    """`*.onnx` in `scratch` -> model.safetensors in `folder`, and config.json if it is ours."""
     from safetensors.numpy import save_file
 
     (file,) = scratch.glob("*.onnx")
