@@ -48,6 +48,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "vocab_size": 28996,
     },
 }
+TOKENIZERS: dict[str, dict[str, Any]] = {
+    "tagger": {"do_lower_case": False, "model_max_length": 512}
+}
 """Of models whose packages have none, by the name of the exported file."""
 
 
@@ -103,13 +106,14 @@ def onnx_tensors(onnx_file: Path) -> dict[str, np.ndarray]:
 
 
 def onnx_model(scratch: Path, folder: Path, names: Mapping[str, str]) -> None:
-    """`*.onnx` in `scratch` -> model.safetensors in `folder`, and config.json if it is ours."""
+    """`*.onnx` in `scratch` -> model.safetensors in `folder`, and the settings that are ours."""
     from safetensors.numpy import save_file
 
     (file,) = scratch.glob("*.onnx")
-    if "config.json" in names:
-        text = json.dumps(CONFIGS[file.stem], indent=2, sort_keys=True) + "\n"
-        (folder / "config.json").write_bytes(text.encode())
+    for name, known in (("config.json", CONFIGS), ("tokenizer_config.json", TOKENIZERS)):
+        if name in names:
+            text = json.dumps(known[file.stem], indent=2, sort_keys=True) + "\n"
+            (folder / name).write_bytes(text.encode())
     save_file(onnx_tensors(file), folder / "model.safetensors", metadata={"format": "pt"})
 
 

@@ -322,6 +322,7 @@ def test_a_model_of_8_bits_is_its_onnx_origin(tmp_path: Path, name: str) -> None
     session = runtime.InferenceSession(str(tmp_path / file.name))
     folder = assets.resolve(name)
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder)
+    assert tokenizer.tokenize("John Smith") == ["John", "Smith"]  # cased
     pairs = []
     for text in (
         "The keys to the cabinet are on the table, Ms. Vane of Oslo said.",
