@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from attnlib.data.archives import extract
 
-E5_CONFIG = Path(__file__).with_name("e5_small_config.json")
 
-
-def bert_tensors(onnx_file: Path) -> dict[str, np.ndarray]:
-    """The weights of an exported BERT under their names in transformers, pooler left out.
+def onnx_tensors(onnx_file: Path) -> dict[str, np.ndarray]:
+    """The weights of an exported encoder under their names in transformers, heads on top left out.
 
     The exporter kept the names of embeddings, biases and LayerNorms but not of the matrices: each
-    of these is the constant of the MatMul whose result the named bias is added to, transposed.
+    of these is the constant of the product whose result the named bias is added to, transposed.
+    Weights of 8 bits become 32 again: (q - zero point) * scale, one scale for a matrix.
     """
     import onnx
     from onnx import numpy_helper
@@ -25,31 +26,52 @@ def bert_tensors(onnx_file: Path) -> dict[str, np.ndarray]:
     graph = onnx.load(str(onnx_file)).graph
     constants = {tensor.name: tensor for tensor in graph.initializer}
     maker = {output: node for node in graph.node for output in node.output}
-    tensors = {
-        name: numpy_helper.to_array(tensor)
-        for name, tensor in constants.items()
-        if name.startswith(("embeddings.", "encoder.")) and "position_ids" not in name
-    }
-    for node in graph.node:
-        biases = [name for name in node.input if name.endswith(".bias") and name in constants]
-        if node.op_type != "Add" or not biases:
+
+    def array(name: str) -> np.ndarray:
+        whole = name.removesuffix("_quantized")
+        if whole == name:
+            return numpy_helper.to_array(constants[name])
+        q, zero, scale = (
+            numpy_helper.to_array(constants[f"{whole}_{part}"]).astype(np.float32)
+            for part in ("quantized", "zero_point", "scale")
+        )
+        return (q - zero) * scale
+
+    def product(name: str) -> Any:
+        """The multiplication that a number comes from, behind changes of type and scale."""
+        node = maker.get(name)
+        if node is None or node.op_type in ("MatMul", "MatMulInteger"):
+            return node
+        if node.op_type not in ("Cast", "Mul"):
+            return None
+        found = [made for made in map(product, node.input) if made is not None]
+        return found[0] if found else None
+
+    tensors = {}
+    for name in constants:
+        if name.endswith(("_scale", "_zero_point", "position_ids")):
             continue
-        others = [name for name in node.input if name != biases[0]]
-        product = maker.get(others[0]) if others else None
-        if product is not None and product.op_type == "MatMul" and product.input[1] in constants:
-            matrix = numpy_helper.to_array(constants[product.input[1]])
-            turned = matrix.T.copy()  # safetensors writes the memory of a view as it is
-            tensors[biases[0].removesuffix("bias") + "weight"] = turned
+        whole = name.removesuffix("_quantized")
+        plain = re.sub(r"^(bert|distilbert)\.", "", whole)
+        if plain.startswith(("embeddings.", "encoder.", "transformer.")):
+            tensors[plain] = array(name)
+            sums = [node for node in graph.node if node.op_type == "Add" and name in node.input]
+            for node in sums if plain.endswith(".bias") else []:
+                made = product(next(one for one in node.input if one != name))
+                if made is not None and made.input[1] in constants:
+                    turned = array(made.input[1]).T.copy()  # safetensors writes memory as it is
+                    tensors[plain.removesuffix("bias") + "weight"] = turned
     return tensors
 
 
-def e5_small(scratch: Path, folder: Path, _: Mapping[str, str]) -> None:
-    """`e5-small.onnx` (+ `.data`) in `scratch` -> config.json and model.safetensors in `folder`."""
+def onnx_model(scratch: Path, folder: Path, _: Mapping[str, str]) -> None:
+    """`*.onnx` in `scratch` -> model.safetensors in `folder`, and the settings that are ours."""
     from safetensors.numpy import save_file
 
-    (folder / "config.json").write_bytes(E5_CONFIG.read_bytes())
-    tensors = bert_tensors(scratch / "e5-small.onnx")
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    (file,) = scratch.glob("*.onnx")
+    for ours in Path(__file__).parent.glob(f"{file.stem}.*.json"):
+        shutil.copyfile(ours, folder / ours.name.removeprefix(f"{file.stem}."))
+    save_file(onnx_tensors(file), folder / "model.safetensors", metadata={"format": "pt"})
 
 
 def msrpar(scratch: Path, folder: Path, names: Mapping[str, str]) -> None:
@@ -73,7 +95,7 @@ def joined_zip(scratch: Path, folder: Path, names: Mapping[str, str]) -> None:
 # name in assets.toml -> what makes it from (scratch folder with the inputs, target folder,
 # name to make -> where assets.toml says it is from)
 CONVERTERS: dict[str, Callable[[Path, Path, Mapping[str, str]], None]] = {
-    "e5-small": e5_small,
+    "onnx": onnx_model,
     "msrpar": msrpar,
     "joined-zip": joined_zip,
 }

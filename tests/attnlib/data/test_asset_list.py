@@ -24,7 +24,8 @@ MINE = (
 # --- the catalogue itself -------------------------------------------------------------------
 
 WANTED = """
-    e5-small minilm-l6 mpnet-base bert-uncased-tokenizer wiki-sample stsb-full msrpar
+    bge-small-en bert-base-cased-ner distilbert-base-cased-tagger e5-small minilm-l6
+    mpnet-base bert-uncased-tokenizer wiki-sample stsb-full msrpar
     rotten-tomatoes glove-50d spacy-en ud-ewt ud-gum ontogum gap framenet framenet-473 mrpc stsb
     sst2 qqp rte qnli mnli squad wiki-paragraphs bert-base-uncased bert-base-cased
     bert-large-uncased-whole-word-masking-finetuned-squad clark-reference kovaleva-reference
@@ -81,7 +82,7 @@ def test_every_file_can_come_from_somewhere(asset: Asset, form: Form) -> None:
 
 def test_every_package_is_pinned() -> None:
     packages = {p for a in assets.known().values() for f in a.forms for p in f.packages}
-    assert len(packages) == 12
+    assert len(packages) == 15
     for package in packages:
         assert re.fullmatch(r"[0-9a-f]{64}", package.sha256)
         assert package.bytes > 0

