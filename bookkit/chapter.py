@@ -140,9 +140,12 @@ class Chapter:
         own = self.paper.models
         return [judge(claim, self.findings, model=self.model, models=own) for claim in chosen]
 
-    def show(self, figure: Any, claim: str | Sequence[str] = ()) -> Shown:
-        """A figure or table, with the verdicts on the claims it bears on beneath it."""
-        page, carried = _on_page(figure)
+    def show(self, figure: Any, claim: str | Sequence[str] = (), caption: str = "") -> Shown:
+        """A figure or table, with the verdicts on the claims it bears on beneath it.
+
+        caption  what there is to see; a figure says it itself where none is given
+        """
+        page, carried = _on_page(figure.said(caption) if caption else figure)
         names = [claim] if isinstance(claim, str) else list(claim)
         if names:
             page += self.claims(*names)._repr_html_()

@@ -7,7 +7,7 @@ import html
 import io
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,24 +25,36 @@ FIGURES = "attnlib.figures"
 class Drawing:
     """A figure with its caption, its alt text and the rows it shows; a notebook shows all of it.
 
-    `dataclasses.replace(drawing, caption="...")` gives it another caption.
+    kind  what a person who cannot see it is told first, such as "Lines over layers"
     """
 
     figure: Figure
     caption: str
     alt: str
     table: pd.DataFrame = field(repr=False)
+    kind: str = ""
 
     @classmethod
     def of(
-        cls, kind: str, figure: Figure, text: str, rows: pd.DataFrame, more: str = "", alt: str = ""
+        cls,
+        kind: str,
+        figure: Figure,
+        rows: pd.DataFrame,
+        text: str = "",
+        more: str = "",
+        alt: str = "",
     ) -> Drawing:
         """A figure whose alt text is its kind, its caption, and what only the picture shows.
 
         alt  what the alt text says instead of the caption
         """
-        spoken = f"{kind}. {alt or text} {more}".strip()
-        return cls(figure, true_minus(text), true_minus(spoken), rows.reset_index(drop=True))
+        spoken = true_minus(f"{kind}. {alt or text} {more}".strip())
+        return cls(figure, true_minus(text), spoken, rows.reset_index(drop=True), kind)
+
+    def said(self, caption: str) -> Drawing:
+        """The same figure with a caption: what there is to see, and how to read the marks."""
+        spoken = f"{self.kind}. {caption}" if self.kind else f"{caption} {self.alt}"
+        return replace(self, caption=true_minus(caption), alt=true_minus(spoken))
 
     def svg(self) -> str:
         """The figure as SVG for the inside of a page: own ids, and the page's colour as ink."""

@@ -103,7 +103,7 @@ def strongest_heads(table: pd.DataFrame, metric: str, n: int = 5) -> Drawing:
     text = f"The {len(rows)} heads with the most {label(metric)}, with 95% intervals: "
     text += f"{heads_in_words(rows)}."
     what = f"{label(metric)} ({labels.unit(metric)})" if labels.unit(metric) else label(metric)
-    return Drawing.of("Dots with intervals", labelled_scores(rows, unit=what).figure, text, rows)
+    return Drawing.of("Dots with intervals", labelled_scores(rows, unit=what).figure, rows, text)
 
 
 def head_table(table: pd.DataFrame, metrics: Sequence[str], n: int = 3) -> Styler:

@@ -49,7 +49,7 @@ def head_map(table: pd.DataFrame, *, named: int | Sequence[str] = 6) -> Drawing:
         f"colour is the layer. Right: what the head mostly does ({counts})."
     )
     names = f"Named: {', '.join(marked['name']) or 'none'}."
-    return Drawing.of(f"Two scatter plots of {len(rows)} heads", figure, text, rows, names)
+    return Drawing.of(f"Two scatter plots of {len(rows)} heads", figure, rows, text, names)
 
 
 def named_heads(

@@ -45,7 +45,7 @@ def layer_profile(
     peaks = "; ".join(f"{label(key)} peaks in layer {_peak(rows, key)}" for key in metrics)
     text = f"Each dot is a head, the line is the mean of its layer. {upper(peaks)}."
     kind = f"{plural(len(metrics), 'panel')}, layers from left to right"
-    return Drawing.of(kind, figure, text, rows)
+    return Drawing.of(kind, figure, rows, text)
 
 
 def _peak(rows: pd.DataFrame, metric: str) -> str:
@@ -100,4 +100,4 @@ def layer_lines(table: pd.DataFrame, *, unit: str = "") -> Drawing:
         for name in last.index
     )
     text = f"Means per layer; bands are 95% intervals. {ends}."
-    return Drawing.of("Lines over layers", figure, text, table.reset_index(drop=True))
+    return Drawing.of("Lines over layers", figure, table.reset_index(drop=True), text)

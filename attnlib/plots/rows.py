@@ -153,7 +153,7 @@ def relation_accuracies(
         f"{row['baseline']:.0f}{in_brackets('paper', theirs['value'][place])}"
         for place, row in rows[known].iterrows()
     )
-    return Drawing.of("Dots with intervals", figure, text, rows, f"{spoken or 'None'}.")
+    return Drawing.of("Dots with intervals", figure, rows, text, f"{spoken or 'None'}.")
 
 
 def labelled_scores(

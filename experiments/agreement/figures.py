@@ -76,7 +76,7 @@ def agreement_square(
     if above:
         others = in_words(_pairs(square.T), "{one} and {other} {number:.2f}")
         alt += f" Above the diagonal, {above_what}: {others}."
-    return Drawing.of("A square of numbers", figure, text, table, alt=alt)
+    return Drawing.of("A square of numbers", figure, table, text, alt=alt)
 
 
 def _pairs(square: pd.DataFrame) -> pd.DataFrame:
@@ -147,7 +147,7 @@ def crossed_labels(
         f"chance, blue: fewer; empty: none; framed: labels that contradict each other. "
         + (f"Largest contradictions: {told}." if told else "None contradict.")
     )
-    return Drawing.of("A table of counts", figure, text, part)
+    return Drawing.of("A table of counts", figure, part, text)
 
 
 def _few(heads: str) -> str:

@@ -106,7 +106,7 @@ def ablation_rows(table: pd.DataFrame) -> Drawing:
         text += f" {beyond} of {tested} ablations do more harm than random heads of the same "
         text += "layers (bold)."
     told = "; ".join(_spoken(row) for _, row in rows.iterrows())
-    return Drawing.of("Dots with intervals", figure, text, rows, f"By row: {told}.")
+    return Drawing.of("Dots with intervals", figure, rows, text, f"By row: {told}.")
 
 
 def _spoken(row: pd.Series) -> str:
@@ -207,7 +207,7 @@ def excess_bars(table: pd.DataFrame) -> Drawing:
     )
     each = zip(rows["row"], names, points, strict=True)
     more = "; ".join(f"row {row}, {name} {one}" for row, name, one in each)
-    return Drawing.of("Bars from 0", figure, text, rows, f"{more}.")
+    return Drawing.of("Bars from 0", figure, rows, text, f"{more}.")
 
 
 # --- the tables in the paper's layout -------------------------------------------------------------
@@ -287,7 +287,7 @@ def head_effects(table: pd.DataFrame, *, marked: int = 5) -> Drawing:
         f"One cell per head: rise of the loss without it, in nats. Most: {first}. Mean of a type: "
         f"{means}. {(known['loss'] < 0).sum()} of {len(known)} values are below 0."
     )
-    return Drawing.of("A grid of heads and dots by type", figure, text, rows)
+    return Drawing.of("A grid of heads and dots by type", figure, rows, text)
 
 
 def _strips(panel: Axes, rows: pd.DataFrame) -> dict[str, pd.Series]:

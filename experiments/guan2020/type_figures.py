@@ -128,7 +128,7 @@ def type_plane(types: pd.DataFrame, *, named: int | Sequence[str] = 8) -> Drawin
     )
     more = f"Mean silhouette {number(rows['silhouette'].mean(), '.2f')}. "
     more += f"Named: {', '.join(marked['name']) or 'none'}."
-    return Drawing.of(f"Scatter plot of {len(rows)} heads", figure, text, rows, more)
+    return Drawing.of(f"Scatter plot of {len(rows)} heads", figure, rows, text, more)
 
 
 def feature_boxes(features: pd.DataFrame, types: pd.DataFrame) -> Drawing:
@@ -160,7 +160,7 @@ def feature_boxes(features: pd.DataFrame, types: pd.DataFrame) -> Drawing:
         f"{masses}."
     )
     kind = f"Box plots of {len(places)} features for {len(shown)} types"
-    return Drawing.of(kind, figure, text, rows)
+    return Drawing.of(kind, figure, rows, text)
 
 
 def _places(parts: Sequence[str]) -> dict[str, float]:
@@ -241,7 +241,7 @@ def types_by_layer(types: pd.DataFrame, *, by: str | None = None) -> Drawing:
         found = f"Dense&vertical heads in layer {rows['layer'].max()}: {', '.join(told)}."
         more = "; ".join(f"{name} {spoken_counts(part)}" for name, part in parts.items()) + "."
     text = f"Heads of each layer by type. {found}"
-    return Drawing.of("Stacked bars over layers", figure, text, rows, more)
+    return Drawing.of("Stacked bars over layers", figure, rows, text, more)
 
 
 def _stack(panel: Axes, rows: pd.DataFrame, *, numbers: bool) -> None:
@@ -292,7 +292,7 @@ def type_moves(changes: pd.DataFrame) -> Drawing:
         "to the colour of the core; the number is how many of the layer. "
         f"{'; '.join(_spoken_moves(task, part) for task, part in parts.items())}."
     )
-    return Drawing.of("Grids of heads, layers downwards", figure, text, rows)
+    return Drawing.of("Grids of heads, layers downwards", figure, rows, text)
 
 
 def _moves_panel(panel: Axes, rows: pd.DataFrame) -> None:
@@ -373,7 +373,7 @@ def cluster_count_curves(counts: pd.DataFrame, best: Mapping[str, int | None]) -
         f"{', '.join(here)}. The silhouette lies above the band of features without clusters for "
         f"{(known['silhouette'] > known['null_high']).sum()} of {len(known)} numbers."
     )
-    return Drawing.of("Curves over the number of clusters", figure, text, rows)
+    return Drawing.of("Curves over the number of clusters", figure, rows, text)
 
 
 def _value(rows: pd.DataFrame, name: str, k: int) -> str:

@@ -92,7 +92,7 @@ def pattern_examples(examples: Sequence[PatternExample]) -> Drawing:
         "largest weight of a map. Below each stand its corpus and its head."
     )
     alt = f"{text} {upper(in_words(told, '{pattern} {name}'))}."
-    return Drawing.of("Small pictures of attention maps", figure, text, rows, alt=alt)
+    return Drawing.of("Small pictures of attention maps", figure, rows, text, alt=alt)
 
 
 # --- shares ---------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ def pattern_shares(table: pd.DataFrame, paper: Mapping[str, float]) -> Drawing:
         f"heterogeneous ones begin{ring}. Heterogeneous: {told}."
     )
     alt = f"Heterogeneous: {told}. All shares: {_spoken(shares)}."
-    return Drawing.of("Stacked bars", figure, text, table, alt=alt)
+    return Drawing.of("Stacked bars", figure, table, text, alt=alt)
 
 
 def pattern_layers(table: pd.DataFrame) -> Drawing:
@@ -160,7 +160,7 @@ def pattern_layers(table: pd.DataFrame) -> Drawing:
     told = in_words(peaks, "{pattern} in layer {idxmax:.0f} ({max:.0f}%)")
     text = f"Maps of each layer by pattern. Each is most common: {told}."
     alt = f"{text} {_spoken(shares.rename('layer {}'.format))}."
-    return Drawing.of(f"Stacked bars over {len(shares)} layers", figure, text, table, alt=alt)
+    return Drawing.of(f"Stacked bars over {len(shares)} layers", figure, table, text, alt=alt)
 
 
 def _shares(table: pd.DataFrame, by: str) -> pd.DataFrame:
@@ -247,7 +247,7 @@ def pattern_confusion(table: pd.DataFrame) -> Drawing:
         for name, grid in grids.items()
     ]
     kind = "Matrices of label by eye and pattern called"
-    return Drawing.of(kind, figure, text, table, alt=f"{told} F1: {'; '.join(each)}.")
+    return Drawing.of(kind, figure, table, text, alt=f"{told} F1: {'; '.join(each)}.")
 
 
 def _confusion(panel: Axes, grid: pd.DataFrame) -> None:

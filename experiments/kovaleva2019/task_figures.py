@@ -63,7 +63,7 @@ def start_dots(
     rings = " Rings: the paper." if paper else ""
     text = f"Scores on held-out inputs in points, with 95% intervals.{rings} {strongest}: {best}."
     alt = in_words(table, "{task}, {label}: {value:.1f}", task=task_name) + "."
-    return Drawing.of(f"Marks for {len(tasks)} tasks", figure, text, table, alt=alt)
+    return Drawing.of(f"Marks for {len(tasks)} tasks", figure, table, text, alt=alt)
 
 
 # --- grids of heads -------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def task_grids(
         f"{f' Heads without a value: {gone}.' if gone else ''}"
     )
     kind = f"Grids of {shape[0]} layers and {shape[1]} heads, {len(counts)} in all"
-    return Drawing.of(kind, figure, text, rows)
+    return Drawing.of(kind, figure, rows, text)
 
 
 def _ordered_rows(table: pd.DataFrame, value: str, keys: list[str], *more: str) -> pd.DataFrame:
@@ -228,7 +228,7 @@ def task_matrix(
         panel.tick_params(length=0, labelsize=8.5)
     best = grid.dropna(how="all").agg(["idxmax", "max"], axis=1).reset_index()
     text = f"{upper(what)}. Largest: {in_words(best, '{task} {idxmax} ({max:.2f})')}."
-    return Drawing.of(f"A table of {grid.shape} cells", figure, text, table)
+    return Drawing.of(f"A table of {grid.shape} cells", figure, table, text)
 
 
 def _kind_name(kind: str) -> str:
@@ -272,7 +272,7 @@ def heads_against(
     form = f"{{name}} ({{x:.{across}f}}, {{y:.{upwards}f}})"
     told = in_words(marked, form, between=", ")
     text = f"Each dot is a head; across: {x_label}, upwards: {y_label}. Farthest out: {told}."
-    return Drawing.of(f"A scatter plot of {len(rows)} heads", figure, text, rows)
+    return Drawing.of(f"A scatter plot of {len(rows)} heads", figure, rows, text)
 
 
 def _decimals(size: float) -> int:
@@ -305,7 +305,7 @@ def two_profiles(table: pd.DataFrame, *, names: tuple[str, str], what: str) -> D
         f"Farthest apart: {task_name(far['task'])}, layer {int(far['layer'])}, "
         f"{far['ours']:.2f} and {far['other']:.2f}."
     )
-    return Drawing.of("Lines over layers", figure, text, table)
+    return Drawing.of("Lines over layers", figure, table, text)
 
 
 def layer_changes(table: pd.DataFrame) -> Drawing:
@@ -344,7 +344,7 @@ def layer_changes(table: pd.DataFrame) -> Drawing:
     span = f"{{task}} from {{low:{form}}} to {{high:{form}}}, {{sure}} significant"
     each = in_words(ends.reset_index(), span, task=task_name)
     alt = f"{text} By task: {each}."
-    return Drawing.of("Dots over layers", figure, text, rows, alt=alt)
+    return Drawing.of("Dots over layers", figure, rows, text, alt=alt)
 
 
 def _ends(rows: pd.DataFrame) -> tuple[float, float]:

@@ -109,7 +109,7 @@ def role_overlaps(table: pd.DataFrame) -> Drawing:
     rows += [(t, "+".join(o) or "no role", True, groups[t, o]) for t in n.index for o in order]
     shown = pd.DataFrame(rows, columns=["task", "roles", "exact", "heads"])
     kind = "Bars of heads per role and per combination of roles"
-    return Drawing.of(kind, figure, text, shown, alt=f"{'; '.join(told)}.")
+    return Drawing.of(kind, figure, shown, text, alt=f"{'; '.join(told)}.")
 
 
 def _dot_matrix(panel: Axes, order: Sequence[tuple[str, ...]]) -> None:
@@ -221,7 +221,7 @@ def role_grid(table: pd.DataFrame) -> Drawing:
         f"{counts}. {extremes}."
     )
     kind, alt = f"Grids of heads with up to {len(FINE)} squares each", f"Several roles: {counts}."
-    return Drawing.of(kind, figure, text, rows, alt=f"{alt} {extremes}.")
+    return Drawing.of(kind, figure, rows, text, alt=f"{alt} {extremes}.")
 
 
 def _grid_panels(n: int, rows: pd.DataFrame) -> tuple[Figure, list[Axes], Axes]:

@@ -56,7 +56,7 @@ def score_distributions(
         panels.one_legend(figure, ncols=2 if n == 1 else 4)
     text = f"How the score varies over the inputs. {' '.join(told)}"
     kind = "Histograms of the score of single inputs"
-    return Drawing.of(kind, figure, text, table, alt=" ".join(told))
+    return Drawing.of(kind, figure, table, text, alt=" ".join(told))
 
 
 def _histogram(panel: Axes, scores: np.ndarray, stats: pd.Series, threshold: float) -> str:
@@ -129,7 +129,7 @@ def scores_and_p_values(
     )
     alt = f"Above {threshold:g}: {told}. {parts}."
     both = pd.concat([scores.assign(panel="scores"), p_values.assign(panel="p-values")])
-    return Drawing.of("Cumulative curves and a histogram", figure, text, both, alt=alt)
+    return Drawing.of("Cumulative curves and a histogram", figure, both, text, alt=alt)
 
 
 def _role_lines(panel: Axes, rows: pd.DataFrame, x: str, y: str, **marks: Any) -> None:
@@ -208,7 +208,7 @@ def threshold_curves(table: pd.DataFrame, *, threshold: float = 3.0) -> Drawing:
         f"Heads with a role at thresholds from {span}; the band reaches down to Holm's correction. "
         f"At {threshold:g} (in brackets after Benjamini-Hochberg and Holm): {at}."
     )
-    return Drawing.of("Falling curves", figure, text, table)
+    return Drawing.of("Falling curves", figure, table, text)
 
 
 def _threshold_panel(panel: Axes, part: pd.DataFrame, colour: str) -> None:
@@ -248,7 +248,7 @@ def decision_sizes(table: pd.DataFrame) -> Drawing:
         f"Share of decisions that agree with those on all inputs. With {sizes[0]:,.0f} inputs: "
         f"{first}. Inputs from which on 95% agree: {lasting}."
     )
-    return Drawing.of("Rising lines", figure, text, table)
+    return Drawing.of("Rising lines", figure, table, text)
 
 
 def _lasting(part: pd.DataFrame) -> str:
@@ -289,7 +289,7 @@ def bias_changes(table: pd.DataFrame) -> Drawing:
         f"After minus before fine-tuning, with 95% intervals. Final layers{mean}: {ends}. "
         f"{sure} of {len(rows)} intervals exclude 0. Largest: {most}."
     )
-    return Drawing.of("Dots with intervals", figure, text, table)
+    return Drawing.of("Dots with intervals", figure, table, text)
 
 
 def _change_panel(panel: Axes, rows: pd.DataFrame, colour: str, marks: dict[str, str]) -> None:
@@ -328,7 +328,7 @@ def bias_change_by_layer(table: pd.DataFrame) -> Drawing:
     most = rows.loc[rows.groupby("role", sort=False)["change"].apply(lambda c: c.abs().idxmax())]
     told = in_words(most, "{role} {change:+.2f} in layer {layer} of {task}", **NAMES)
     text = f"After minus before fine-tuning; bands are 95% intervals. Largest changes: {told}."
-    return Drawing.of("Lines over layers", figure, text, table)
+    return Drawing.of("Lines over layers", figure, table, text)
 
 
 def layer_profiles_beside(table: pd.DataFrame) -> Drawing:
@@ -352,7 +352,7 @@ def layer_profiles_beside(table: pd.DataFrame) -> Drawing:
         median = f"median {rho['rho'].median():.2f}"
         told = f"Rank correlation over {len(rho)} panels: {median}, highest {ends}."
     text = f"Mean bias per layer, ours solid and the authors' hollow. {told}"
-    return Drawing.of("Lines over layers", figure, text, table)
+    return Drawing.of("Lines over layers", figure, table, text)
 
 
 def _profile(panel: Axes, part: pd.DataFrame) -> None:
