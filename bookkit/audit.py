@@ -124,8 +124,7 @@ def status(root: Path, edition: Edition, store: Store) -> list[dict[str, Any]]:
             found = store.find(name)
             row: dict[str, Any] = {"chapter": chapter.page, "result": name, "state": "missing"}
             if found is not None:
-                own, plain_name = name.rpartition("/")[0], name.split("/")[1]
-                version, code = declared_here.get(own) or declared_here.get(plain_name, (0, ""))
+                version, code = _declared(name, declared_here)
                 old = "older version" if found.record["version"] < version else "kept"
                 row["state"] = "older code" if found.record.get("older_code") else old
                 same = found.record.get("code") == code
@@ -133,6 +132,18 @@ def status(root: Path, edition: Edition, store: Store) -> list[dict[str, Any]]:
                 row |= {part: found.record.get(part) for part in ("commit", "started", "seconds")}
             rows.append(row)
     return rows
+
+
+def changed_since(root: Path, executed: Path) -> tuple[int, int]:
+    """Of the results that an executed chapter shows, how many are by other code than today's."""
+    today, runs = declared_versions(root), ledger.carried(executed, RUNS)
+    return sum(run.get("code") != _declared(run["name"], today)[1] for run in runs), len(runs)
+
+
+def _declared(result: str, today: dict[str, tuple[int, str]]) -> tuple[int, str]:
+    """The version and code of a result's experiment; a chapter may borrow one by its name."""
+    paper, name, _ = result.split("/")
+    return today.get(f"{paper}/{name}") or today.get(name, (0, ""))
 
 
 def declared_versions(root: Path) -> dict[str, tuple[int, str]]:

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from bookkit import ledger
+from bookkit.audit import changed_since
 from bookkit.editions import (
     Chapter,
     Edition,
@@ -157,6 +158,11 @@ def chosen_pages(edition: Edition, only: str | Iterable[str] | None) -> set[str]
 def _tell(result: Path, edition: Edition, executed: Mapping[str, Path], say: Say) -> None:
     """The last two lines: the verdicts in one, and where to go."""
     own = [c.page for c in edition.chapters if not c.variant and c.page in executed]
+    for page, path in executed.items():
+        changed, n = changed_since(project_root(), path)
+        if changed:
+            check = f"`attnlib verify {edition.name} --only {page}` compares them"
+            say(f"{page}: the code of {changed} of {n} results has changed since; {check}")
     counts = ledger.totals([row for page in own for row in ledger.carried(executed[page])])
     if any(counts.values()):
         said = " · ".join(f"{n} {verdict}" for verdict, n in counts.items() if n)

@@ -137,7 +137,8 @@ def status(
     if odd:
         console.print(table)
     counts = Counter(row["state"] for row in rows)
-    console.print(" · ".join(f"{n} {state}" for state, n in counts.items()) or "no chapter")
+    counts["whose code has changed since"] = sum(r.get("code") == "changed since" for r in rows)
+    console.print(" · ".join(f"{n} {state}" for state, n in counts.items() if n) or "no chapter")
 
 
 @app.command()

@@ -27,8 +27,6 @@ SEGMENT_IDS = ("pair", "zeros")
 ASCII_SYMBOLS = frozenset("$+<=>^`|~")
 """Not punctuation for Unicode, but BERT's tokenizer splits words at them."""
 
-"""Called with how many are done and how many there are."""
-
 TOKENIZE_AT_ONCE = 256
 """Examples handed to the tokenizer together; it works on them in parallel."""
 

@@ -84,7 +84,8 @@ def relation_mass(attention: Attention, *, relation: Relation, variant: str = "p
     Q is every real query, so the mass is a share of all the head's attention (Clark 2019 and its
     code agree). The first piece has no previous one: a head that always attends to the previous
     piece has (n - 1)/n. variant="having" asks only queries that have such a key; that head then
-    has exactly 1.
+    has exactly 1. This is the definition; a stream takes all masses of a batch at once, in
+    `Selectors.masses`.
     """
     held = relation.mask(attention.batch)
     _, asked = _every_or_having(attention.batch, held, variant, relation=relation)

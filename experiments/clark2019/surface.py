@@ -1,4 +1,4 @@
-"""Sec. 3: where every head looks on plain text, by position, special token and breadth."""
+"""Sec. 3, Figs. 1, 2 and 4: where every head looks, by position, special token and breadth."""
 
 from __future__ import annotations
 

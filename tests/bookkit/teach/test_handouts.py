@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from bookkit import building
+from bookkit.claims import paper_keys
 from bookkit.editions import Edition
 from bookkit.errors import BadValue, NotebookError, UnknownName
 from bookkit.notebooks import run_notebook
@@ -27,8 +28,9 @@ from experiments.atlas.page import atlas_page
 ROOT = Path(__file__).parents[3]
 NOTEBOOKS = {path.stem: path for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}
 TEACH = ROOT / "book" / "teach"
-PAPERS = ["clark2019", "kovaleva2019", "guan2020", "pande2021", "agreement"]
+PAPERS = [key for key in paper_keys() if (ROOT / "book" / "published" / f"{key}.ipynb").is_file()]
 TAUGHT = ["first_look", *PAPERS]
+"""Chapters of the published book: these have the whole kit."""
 CITED = papers_of((ROOT / "book" / "references.bib").read_text(encoding="utf-8"))
 
 
@@ -229,7 +231,7 @@ def page(name: str) -> str:
 
 def test_the_kit_is_complete() -> None:
     wanted = {"index", "syllabus", "workshop", "rubric", *TAUGHT}
-    assert {path.stem for path in TEACH.glob("*.md")} == wanted
+    assert {path.stem for path in TEACH.glob("*.md")} >= wanted
     for name in TAUGHT:
         for part in ("Objectives", "Exercises", "Discussion questions", "Common misconceptions"):
             assert f"## {part}" in page(name), (name, part)
