@@ -1,11 +1,11 @@
-"""Figures. Each takes a table, computes nothing, and brings its caption and its alt text.
+"""Figures. Each takes a table and computes nothing; `figure.said("...")` gives it a caption.
 
 >>> import pandas as pd
 >>> from attnlib import plots
 >>> columns = ["metric", "layer", "head", "mean", "low", "high", "n"]
 >>> rows = [("mass_to_sep", 1, 1, 0.2, 0.1, 0.3, 9), ("mass_to_sep", 1, 2, 0.7, 0.6, 0.8, 9)]
 >>> plots.head_grid(pd.DataFrame(rows, columns=columns), "mass_to_sep").caption
-'One cell per head, layers downwards. Highest: attention to [SEP] in 1-2 (0.70), 1-1 (0.20).'
+'Each cell is one head; the darker it is, the higher its value.'
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from attnlib.errors import BadValue
 from attnlib.measuring.head_tables import head_names
 from attnlib.plots import labels, style
 from attnlib.plots.drawing import Drawing
-from attnlib.plots.labels import heads_in_words, is_share, label, metric_rows, top_heads, upper
+from attnlib.plots.labels import is_share, label, metric_rows, top_heads, upper
 from attnlib.plots.panels import metric_panels
 from attnlib.plots.rows import labelled_scores
 
@@ -38,14 +38,8 @@ def head_grid(table: pd.DataFrame, metric: str | Sequence[str], *, marked: int =
             cells(panel, part, "mean", (0, top), marked=marked, unit=labels.unit(key))
             if len(metrics) > 1:
                 panel.set_title(upper(label(key)), fontsize=9.5)
-    told, first = (
-        "; ".join(f"{label(key)} in {heads_in_words(top_heads(rows, key, n))}" for key in metrics)
-        for n in (marked, 1)
-    )
-    text = f"One cell per head, layers downwards. Highest: {first if len(metrics) > 1 else told}."
-    maps = labels.plural(len(metrics), "heat map")
-    alt = f"{maps}, layers as rows, heads as columns. Highest: {told}."
-    return Drawing(figure, text, alt, rows)
+    text = "Each cell is one head; the darker it is, the higher its value."
+    return Drawing.of("Heat maps, layers as rows, heads as columns", figure, rows, text)
 
 
 def cells(
@@ -100,8 +94,7 @@ def strongest_heads(table: pd.DataFrame, metric: str, n: int = 5) -> Drawing:
         raise BadValue(f"n is {n}; at least one head can be shown. Give n=1 or more.")
     rows = top_heads(metric_rows(table, [metric]), metric, n)
     rows = rows.assign(label=head_names(rows), value=rows["mean"])
-    text = f"The {len(rows)} heads with the most {label(metric)}, with 95% intervals: "
-    text += f"{heads_in_words(rows)}."
+    text = f"The heads with the most {label(metric)}; lines are 95% intervals."
     what = f"{label(metric)} ({labels.unit(metric)})" if labels.unit(metric) else label(metric)
     return Drawing.of("Dots with intervals", labelled_scores(rows, unit=what).figure, rows, text)
 

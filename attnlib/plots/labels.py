@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import pandas as pd
 
 from attnlib.errors import BadValue, UnknownName, did_you_mean
-from attnlib.measuring.head_tables import head_names
 from attnlib.metrics.registry import METRICS, Metric
 from attnlib.plots.drawing import need
 
@@ -83,17 +82,8 @@ def task_name(task: str) -> str:
     return _TASKS.get(str(task).lower(), str(task))
 
 
-def heads_in_words(rows: pd.DataFrame) -> str:
-    named = zip(head_names(rows), rows["mean"], strict=True)
-    return ", ".join(f"{name} ({mean:.2f})" for name, mean in named) or "none"
-
-
 def upper(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def number(value: float, form: str = ".1f", otherwise: str = "–") -> str:

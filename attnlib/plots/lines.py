@@ -110,17 +110,9 @@ def attention_line_panels(
         figure, axes = _frame(list(panels.values()))
         for axis, (place, words) in zip(axes, panels.items(), strict=True):
             _draw(axis, words, shown[shown["panel"] == place])
-    text = (
-        "Each line runs from the word that attends, on the left, to the word it attends to; "
-        "the stronger the line, the more attention. "
-        + ("Coloured: attention from the words in bold. " if table["highlight"].any() else "")
-        + (f"Weights below {threshold:g} are left out." if threshold else "")
-    )
-    told = " ".join(_spoken(one, shown[shown["panel"] == place]) for place, one in panels.items())
-    names = list(dict.fromkeys(table["head"]))
-    heads = f"head{'s' if len(names) > 1 else ''} {', '.join(names)}"
-    alt = f"Line diagrams of {heads}, words on both sides. {told}"
-    return Drawing(figure, (caption or text).strip(), alt, shown)
+    text = "Lines run from the word that attends, on the left, to the word it attends to; weights "
+    text += f"below {threshold:g} are left out."
+    return Drawing.of("Line diagrams, words on both sides", figure, shown, caption or text)
 
 
 def _checked(panel: Lines) -> np.ndarray:
@@ -211,17 +203,6 @@ def _draw(axis: Axes, words: pd.DataFrame, links: pd.DataFrame) -> None:
 
 def _short(word: str) -> str:
     return word if len(word) <= LONGEST_WORD else word[: LONGEST_WORD - 1] + "…"
-
-
-def _spoken(words: pd.DataFrame, links: pd.DataFrame) -> str:
-    """The three strongest links of a panel, of the highlighted words if there are any."""
-    rows = links[links["highlight"]] if links["highlight"].any() else links
-    told = [
-        f"'{row['word']}' attends to '{words['word'].iloc[row['key']]}' {row['weight']:.2f}"
-        for _, row in rows.nlargest(3, "weight").iterrows()
-    ]
-    head, what = words[["head", "what"]].iloc[0]
-    return f"{_titled(head)}{f' ({what})' if what else ''}: {', '.join(told) or 'no line'}."
 
 
 def _titled(head: str) -> str:

@@ -37,19 +37,14 @@ def head_map(table: pd.DataFrame, *, named: int | Sequence[str] = 6) -> Drawing:
         tall = max(np.ptp(rows["y"]), 1e-9) / max(np.ptp(rows["x"]), np.ptp(rows["y"]), 1e-9)
         figure, (left, right) = panel_grid(2, 1.15 + 3.45 * max(tall, 0.4), gap=0.05)
         _by_layer(left, rows)
-        kinds = _by_behaviour(right, rows)
+        _by_behaviour(right, rows)
         for panel in (left, right):
             plane_axis(panel, rows)
         _scale_bar(left, rows)
         for panel in (left, right):
             write_names(panel, marked, rows)
-    counts = ", ".join(f"{name} {count}" for name, count in kinds.items())
-    text = (
-        "Each point is a head; heads that attend to similar keys are close together. Left: the "
-        f"colour is the layer. Right: what the head mostly does ({counts})."
-    )
-    names = f"Named: {', '.join(marked['name']) or 'none'}."
-    return Drawing.of(f"Two scatter plots of {len(rows)} heads", figure, rows, text, names)
+    text = "Each point is a head; heads that attend to similar keys are close together."
+    return Drawing.of(f"Two scatter plots of {len(rows)} heads", figure, rows, text)
 
 
 def named_heads(
@@ -97,8 +92,8 @@ def _by_layer(panel: Axes, rows: pd.DataFrame) -> None:
     place.text(-0.03, 0.5, "layer", **said)
 
 
-def _by_behaviour(panel: Axes, rows: pd.DataFrame) -> dict[str, int]:
-    """One mark per behaviour, the unremarkable heads small and first; how many there are."""
+def _by_behaviour(panel: Axes, rows: pd.DataFrame) -> None:
+    """One mark per behaviour, the unremarkable heads small and first."""
     counts = {str(name): int(n) for name, n in rows["behaviour"].value_counts().items()}
     spare = iter(style.SPARE_MARKS * len(counts))
     plain = style.LOOKS["other"]
@@ -114,7 +109,6 @@ def _by_behaviour(panel: Axes, rows: pd.DataFrame) -> dict[str, int]:
     panel.set_title("By behaviour", fontsize=9.5)
     place: Any = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.02), "ncols": 3}
     panel.legend(fontsize=8, **place, **style.TIGHT)
-    return counts
 
 
 def plane_axis(panel: Axes, rows: pd.DataFrame, *, rim: float = 0.12) -> None:

@@ -13,7 +13,7 @@ from attnlib.errors import BadValue
 from attnlib.measuring.head_tables import layer_means
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
-from attnlib.plots.labels import as_list, is_share, label, metric_rows, plural, unit, upper
+from attnlib.plots.labels import as_list, is_share, label, metric_rows, unit, upper
 from attnlib.plots.panels import layer_ticks, light_grid, metric_panels, panel_grid
 
 
@@ -42,15 +42,8 @@ def layer_profile(
                 panel.axhline(even[key], label="spread evenly", **line)
         for panel in [one for one in panels if one.get_legend_handles_labels()[0]][:1]:
             panel.legend(loc="upper right", fontsize=7.5)
-    peaks = "; ".join(f"{label(key)} peaks in layer {_peak(rows, key)}" for key in metrics)
-    text = f"Each dot is a head, the line is the mean of its layer. {upper(peaks)}."
-    kind = f"{plural(len(metrics), 'panel')}, layers from left to right"
-    return Drawing.of(kind, figure, rows, text)
-
-
-def _peak(rows: pd.DataFrame, metric: str) -> str:
-    means = layer_means(rows, metric=metric)
-    return f"{means.idxmax()} ({means.max():.2f})" if means.notna().any() else "none"
+    text = "Each dot is a head; the line is the mean of its layer."
+    return Drawing.of("Dots and lines, layers from left to right", figure, rows, text)
 
 
 def _profile_panel(panel: Axes, rows: pd.DataFrame, metric: str) -> None:
@@ -73,14 +66,13 @@ def layer_lines(table: pd.DataFrame, *, unit: str = "") -> Drawing:
     """
     need(table, "class", "layer", "mean", "low", "high")
     rows = table.sort_values("layer", kind="stable")
-    known = rows.dropna(subset="mean").groupby("class", sort=False)[["layer", "mean"]]
-    first, last = known.first(), known.last()
+    last = rows.dropna(subset="mean").groupby("class", sort=False)["mean"].last()
     if last.empty:
         raise BadValue("no layer has a mean; there is no line to draw.")
     spare = iter(style.SPARE_MARKS * len(last))
     with style.drawing():
         figure, (panel,) = panel_grid(1, 2.75, width="column")
-        for name in last["mean"].sort_values(ascending=False).index:
+        for name in last.sort_values(ascending=False).index:
             part, look = rows[rows["class"] == name], style.class_look(str(name))
             mark = next(spare) if look is style.LOOKS["syntax"] else look.marker
             band: Any = {"color": look.colour, "alpha": 0.18, "lw": 0}
@@ -94,10 +86,5 @@ def layer_lines(table: pd.DataFrame, *, unit: str = "") -> Drawing:
         panel.set_ylabel(unit, fontsize=8)
         light_grid(panel)
         panel.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8, labelspacing=0.9)
-    ends = "; ".join(
-        f"{name}: {first['mean'][name]:.3g} in layer {first['layer'][name]:.0f}, "
-        f"{last['mean'][name]:.3g} in layer {last['layer'][name]:.0f}"
-        for name in last.index
-    )
-    text = f"Means per layer; bands are 95% intervals. {ends}."
-    return Drawing.of("Lines over layers", figure, table.reset_index(drop=True), text)
+    text = "Each line shows the means of one class by layer; bands are 95% intervals."
+    return Drawing.of("Lines over layers", figure, table, text)

@@ -91,12 +91,6 @@ def with_interval(value: float, low: float, high: float, *, form: str = "") -> s
     return f"{number(value, form, '')}{ends}"
 
 
-def in_brackets(name: str, value: Any, form: str = ".0f") -> str:
-    """` (paper 94)`, or nothing where the paper says nothing."""
-    known = value is not None and not math.isnan(float(value))
-    return f" ({name} {float(value):{form}})" if known else ""
-
-
 # --- figures --------------------------------------------------------------------------------------
 
 
@@ -141,19 +135,8 @@ def relation_accuracies(
         if whole.any() and not whole.all():
             panel.axhline(whole.sum() - 0.5, color=style.FAINT, alpha=0.6, lw=0.8)
         one_legend(figure, "outside upper left", fontsize=7.5)
-    single = rows[~whole]
-    text = (
-        f"For {(single['accuracy'] > single['baseline']).sum()} of "
-        f"{single['accuracy'].notna().sum()} relations the best head beats the "
-        "best fixed offset (the upright tick). Lines are 95% intervals; the diamond is the "
-        "accuracy when the head is chosen on other sentences than it is scored on."
-    )
-    spoken = ", ".join(
-        f"{row['relation']} {row['accuracy']:.0f} by head {row['head']}, offset "
-        f"{row['baseline']:.0f}{in_brackets('paper', theirs['value'][place])}"
-        for place, row in rows[known].iterrows()
-    )
-    return Drawing.of("Dots with intervals", figure, rows, text, f"{spoken or 'None'}.")
+    text = "The best head of each relation and the best fixed offset; lines are 95% intervals."
+    return Drawing.of("Dots with intervals", figure, rows, text)
 
 
 def labelled_scores(
@@ -213,17 +196,8 @@ def labelled_scores(
             figure.supxlabel(unit, fontsize=9)
         if theirs or band:
             one_legend(figure, "outside upper left", fontsize=7.5)
-    shown = table[table[group] == groups[0]] if group else table
-    form, name = ".0f" if unit in _SCALES else ".2f", beside.removeprefix("the ")
-    spoken = ", ".join(
-        f"{row['label']} {row['value']:{form}}"
-        f"{in_brackets(name, theirs.get((row['label'], groups[0])), form)}"
-        for _, row in shown[shown["value"].notna()].iterrows()
-    )
-    within = f" ({groups[0]})" if group else ""
-    text = f"Scores in {unit} with 95% intervals{within}: {spoken or 'none'}."
-    alt = f"Dots with intervals for {len(labels)} rows. {text}"
-    return Drawing(figure, caption or text, alt, table.reset_index(drop=True))
+    text = caption or "Each dot is a score; lines are 95% intervals."
+    return Drawing.of("Dots with intervals", figure, table, text)
 
 
 _SCALES = ("percent", "UAS", "accuracy in percent")
