@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from attnlib.errors import BadValue, check_choice
 from attnlib.plots import style
-from attnlib.plots.drawing import Drawing, in_words, need
-from attnlib.plots.labels import number, task_name, upper
+from attnlib.plots.drawing import Drawing, need
+from attnlib.plots.labels import number, task_name
 from attnlib.plots.panels import layer_ticks, number_cells, panel_grid
 from attnlib.plots.rows import HOLLOW
 from experiments.kovaleva2019.patterns import PATTERNS, PatternExample, class_f1
@@ -86,13 +86,7 @@ def pattern_examples(examples: Sequence[PatternExample]) -> Drawing:
             line[0].set_ylabel(pattern.replace("+", " +\n"), **look)
     shown = [(one.pattern, one.name) for found in lines.values() for one in found]
     rows = pd.DataFrame(shown, columns=["pattern", "name"])
-    told = rows.groupby("pattern", sort=False)["name"].agg(", ".join).reset_index()
-    text = (
-        "Attention maps of each pattern; rows attend to columns, the darker the more, up to the "
-        "largest weight of a map. Below each stand its corpus and its head."
-    )
-    alt = f"{text} {upper(in_words(told, '{pattern} {name}'))}."
-    return Drawing.of("Small pictures of attention maps", figure, rows, text, alt=alt)
+    return Drawing.of("Small pictures of attention maps", figure, rows)
 
 
 # --- shares ---------------------------------------------------------------------------------------
@@ -126,19 +120,7 @@ def pattern_shares(table: pd.DataFrame, paper: Mapping[str, float]) -> Drawing:
         panel.tick_params(axis="y", length=0, labelsize=8.5)
         panel.spines["left"].set_visible(False)
         _legend(figure)
-    told = "; ".join(
-        f"{row.Index} {row.share:.0f}%"
-        + (f" [{row.low:.0f}, {row.high:.0f}]" if row.low <= row.high else "")
-        + (f" (paper {row.paper:.0f})" if row.paper >= 0 else "")
-        for row in rest.itertuples()
-    )
-    ring = ", and the paper's as a ring" if rest["paper"].notna().any() else ""
-    text = (
-        "Maps of each task by pattern. Beneath a bar stands the 95% interval of where the "
-        f"heterogeneous ones begin{ring}. Heterogeneous: {told}."
-    )
-    alt = f"Heterogeneous: {told}. All shares: {_spoken(shares)}."
-    return Drawing.of("Stacked bars", figure, table, text, alt=alt)
+    return Drawing.of("Stacked bars", figure, table)
 
 
 def pattern_layers(table: pd.DataFrame) -> Drawing:
@@ -156,11 +138,7 @@ def pattern_layers(table: pd.DataFrame) -> Drawing:
         panel.set(ylim=(0, 100), xlabel="layer", ylabel="maps, percent")
         panel.tick_params(axis="x", length=0)
         _legend(figure)
-    peaks = shares.loc[:, shares.max() > 0].agg(["idxmax", "max"]).T.reset_index()
-    told = in_words(peaks, "{pattern} in layer {idxmax:.0f} ({max:.0f}%)")
-    text = f"Maps of each layer by pattern. Each is most common: {told}."
-    alt = f"{text} {_spoken(shares.rename('layer {}'.format))}."
-    return Drawing.of(f"Stacked bars over {len(shares)} layers", figure, table, text, alt=alt)
+    return Drawing.of(f"Stacked bars over {len(shares)} layers", figure, table)
 
 
 def _shares(table: pd.DataFrame, by: str) -> pd.DataFrame:
@@ -206,13 +184,6 @@ def _legend(figure: Figure) -> None:
     figure.legend(handles=[*swatches, *others], fontsize=8, **shape, **style.TIGHT)
 
 
-def _spoken(shares: pd.DataFrame) -> str:
-    return "; ".join(
-        f"{one} {', '.join(f'{pattern} {row[pattern]:.0f}' for pattern in PATTERNS)}"
-        for one, row in shares.iterrows()
-    )
-
-
 # --- agreement ------------------------------------------------------------------------------------
 
 
@@ -240,14 +211,7 @@ def pattern_confusion(table: pd.DataFrame) -> Drawing:
             panel.set_title(f"{name}, {grid.sum(axis=None):,.0f} maps", fontsize=9, pad=16)
             panel.set_xlabel("called", fontsize=8)
         panels[0].set_ylabel("label by eye", fontsize=8)
-    told = " ".join(_agreement(name, grid.to_numpy()) for name, grid in grids.items())
-    text = f"Numbers are maps; the darker, the more of a label's row. {told}"
-    each = [
-        f"{name} {in_words(_f1(grid), '{pattern} {f1}', between=', ')}"
-        for name, grid in grids.items()
-    ]
-    kind = "Matrices of label by eye and pattern called"
-    return Drawing.of(kind, figure, table, text, alt=f"{told} F1: {'; '.join(each)}.")
+    return Drawing.of("Matrices of label by eye and pattern called", figure, table)
 
 
 def _confusion(panel: Axes, grid: pd.DataFrame) -> None:
@@ -255,21 +219,6 @@ def _confusion(panel: Axes, grid: pd.DataFrame) -> None:
     number_cells(panel, shares, grid.map(lambda n: f"{n:.0f}" if n else ""), slanted=True)
     middle: Any = {"ha": "center", "va": "center_baseline", "fontsize": 8}
     panel.text(len(grid), -0.8, "F1", alpha=0.65, **middle)
-    for y, score in enumerate(_f1(grid)["f1"]):
-        panel.text(len(grid), y, score, **middle)
+    for y, score in enumerate(class_f1(grid.to_numpy())):
+        panel.text(len(grid), y, number(score, ".2f"), **middle)
     panel.set(aspect="equal", xlim=(-0.5, len(grid) + 0.4))
-
-
-def _f1(grid: pd.DataFrame) -> pd.DataFrame:
-    scores = [number(score, ".2f") for score in class_f1(grid.to_numpy())]
-    return pd.DataFrame({"pattern": PATTERNS, "f1": scores})
-
-
-def _agreement(by: str, grid: NDArray[Any]) -> str:
-    """How many labels it repeats, its mean F1, and what it takes for what most often."""
-    same, every = int(np.trace(grid)), int(grid.sum())
-    told = f"{same} of {every} maps are called by their label ({100 * same / every:.0f}%)"
-    wrong = grid - np.diag(np.diag(grid))
-    label, called = (PATTERNS[place] for place in np.unravel_index(wrong.argmax(), wrong.shape))
-    most = f"; most often {label} is called {called} ({wrong.max():.0f})" if wrong.any() else ""
-    return f"{upper(by)}: {told}, mean F1 {np.nanmean(class_f1(grid)):.2f}{most}."

@@ -16,8 +16,8 @@ from matplotlib.ticker import MaxNLocator
 from attnlib.errors import BadValue
 from attnlib.measuring.head_tables import head_names
 from attnlib.plots import panels, style
-from attnlib.plots.drawing import Drawing, in_words, need
-from attnlib.plots.labels import task_name, upper
+from attnlib.plots.drawing import Drawing, need
+from attnlib.plots.labels import task_name
 from attnlib.plots.planes import named_heads, write_names
 from attnlib.plots.rows import HOLLOW, OURS, ROW, row_axis, row_dots
 
@@ -58,12 +58,7 @@ def start_dots(
             panel.plot([paper.get((label, task), math.nan) for task in tasks], at, **ring)
         row_axis(panel, range(len(tasks)), [task_name(task) for task in tasks], "points", None)
         panels.one_legend(figure, ncols=3)
-    best = table[table["label"] == strongest]
-    best = in_words(best, "{task} {value:.1f}", between=", ", task=task_name)
-    rings = " Rings: the paper." if paper else ""
-    text = f"Scores on held-out inputs in points, with 95% intervals.{rings} {strongest}: {best}."
-    alt = in_words(table, "{task}, {label}: {value:.1f}", task=task_name) + "."
-    return Drawing.of(f"Marks for {len(tasks)} tasks", figure, table, text, alt=alt)
+    return Drawing.of(f"Marks for {len(tasks)} tasks", figure, table)
 
 
 # --- grids of heads -------------------------------------------------------------------------------
@@ -82,8 +77,8 @@ def task_grids(
 ) -> Drawing:
     """One small grid of heads per task, all in the same colours (Kovaleva 2019, Figs. 5 and 8).
 
-    table        `group`, layer, head, `value`; heads without a value stay empty and are counted
-    what, unit   what the value is, for the colour bar and the caption
+    table        `group`, layer, head, `value`; heads without a value stay empty
+    what, unit   what the value is, for the colour bar
     diverging    0 in the middle, and colours equally far on both sides, but not to outliers
     marked       how many heads of a panel, the largest or the farthest from 0, get a ring
     significant  a column of true and false: these heads get the ring instead; a dot, if many do
@@ -93,19 +88,19 @@ def task_grids(
     strength = rows[value].abs() if diverging else rows[value]
     rank = strength.groupby(rows[group]).rank(method="first", ascending=False)
     ringed = (_truths(rows[significant]) if significant else rank <= marked) & strength.notna()
-    counts = ringed.groupby(rows[group].rename("name"), sort=False).sum().rename("n").reset_index()
-    crowded = bool(counts["n"].max() > CROWD)
+    names = rows[group].unique()
+    crowded = bool(ringed.groupby(rows[group]).sum().max() > CROWD)
     shape = (int(rows["layer"].max()), int(rows["head"].max()))
     scale, label = _scale(rows[value], diverging), f"{what}, {unit}" if unit else what
     with style.drawing():
-        lines = math.ceil(len(counts) / 4)
-        columns = math.ceil(len(counts) / lines)
+        lines = math.ceil(len(names) / 4)
+        columns = math.ceil(len(names) / lines)
         width = {1: "narrow", 2: "column"}.get(columns, "wide")
         cell = (style.WIDTHS[width] / columns - 0.4) / shape[1]
         look: Any = {"columns": columns, "width": width, "gap": 0.03}
         tall = 0.8 + lines * (0.5 + cell * shape[0])
-        figure, axes = panels.panel_grid(len(counts), tall, **look)
-        for panel, name in zip(axes, counts["name"], strict=True):
+        figure, axes = panels.panel_grid(len(names), tall, **look)
+        for panel, name in zip(axes, names, strict=True):
             mine = rows[group] == name
             _grid(panel, rows[mine], value, shape, scale)
             marks = rows[mine & ringed]
@@ -117,23 +112,8 @@ def task_grids(
             panel.set_title(task_name(name), fontsize=9)
             panels.say_undefined(panel, rows.loc[mine, value])
         _colour_bar(axes, scale, rows[value], label)
-    form = f"{'+' if diverging else '-'}.{_decimals(rows[value].abs().max())}f"
-    best = rows[rank == 1].assign(name=rows[group], number=rows[value])
-    best = best.assign(at=head_names(best))
-    rings = f" Rings: the strongest {marked} of each panel." if ringed.any() else ""
-    if significant:
-        shown = in_words(counts, "{name} {n}", between=", ", name=task_name)
-        rings = f" {'Dots' if crowded else 'Rings'}: significant heads ({shown})."
-        rings = rings if ringed.any() else " No head is significant."
-    gone = int(rows[value].isna().sum())
-    told = in_words(best, f"{{name}} {{at}} ({{number:{form}}})", name=task_name)
-    text = (
-        f"One cell per head, layers downwards: {label}.{rings} "
-        f"{'Farthest from 0' if diverging else 'Largest'}: {told}."
-        f"{f' Heads without a value: {gone}.' if gone else ''}"
-    )
-    kind = f"Grids of {shape[0]} layers and {shape[1]} heads, {len(counts)} in all"
-    return Drawing.of(kind, figure, rows, text)
+    kind = f"Grids of {shape[0]} layers and {shape[1]} heads, {len(names)} in all"
+    return Drawing.of(kind, figure, rows)
 
 
 def _ordered_rows(table: pd.DataFrame, value: str, keys: list[str], *more: str) -> pd.DataFrame:
@@ -203,7 +183,7 @@ def _colour_bar(axes: list[Axes], scale: ScalarMappable, values: pd.Series, labe
 
 
 def task_matrix(
-    table: pd.DataFrame, column: str, value: str, *, what: str, note: str | None = None
+    table: pd.DataFrame, column: str, value: str, *, note: str | None = None
 ) -> Drawing:
     """One cell per task and kind, with its number.
 
@@ -226,9 +206,7 @@ def task_matrix(
         panels.number_cells(panel, grid, texts, notes, norm=scale)
         panel.xaxis.tick_top()
         panel.tick_params(length=0, labelsize=8.5)
-    best = grid.dropna(how="all").agg(["idxmax", "max"], axis=1).reset_index()
-    text = f"{upper(what)}. Largest: {in_words(best, '{task} {idxmax} ({max:.2f})')}."
-    return Drawing.of(f"A table of {grid.shape} cells", figure, table, text)
+    return Drawing.of(f"A table of {len(tasks)} tasks and {len(kinds)} kinds", figure, table)
 
 
 def _kind_name(kind: str) -> str:
@@ -268,16 +246,7 @@ def heads_against(
         bar.outline.set_visible(False)  # type: ignore[operator]
         bar.locator = MaxNLocator(6, integer=True)
         write_names(panel, marked, places)
-    across, upwards = (_decimals(places[axis].abs().max()) for axis in "xy")
-    form = f"{{name}} ({{x:.{across}f}}, {{y:.{upwards}f}})"
-    told = in_words(marked, form, between=", ")
-    text = f"Each dot is a head; across: {x_label}, upwards: {y_label}. Farthest out: {told}."
-    return Drawing.of(f"A scatter plot of {len(rows)} heads", figure, rows, text)
-
-
-def _decimals(size: float) -> int:
-    """How many decimals tell values of this size apart."""
-    return int(np.clip(2 - math.ceil(math.log10(size or 1.0)), 0, 5))
+    return Drawing.of(f"A scatter plot of {len(rows)} heads", figure, rows)
 
 
 # --- layers ---------------------------------------------------------------------------------------
@@ -299,13 +268,7 @@ def two_profiles(table: pd.DataFrame, *, names: tuple[str, str], what: str) -> D
             panel.plot(part["layer"], part["other"], label=names[1], **{**HOLLOW, "ms": 6})
             panel.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         panels.one_legend(figure, ncols=2)
-    far = table.loc[(table["ours"] - table["other"]).abs().idxmax()]
-    text = (
-        f"{upper(what)}, by layer: {names[0]} as a line, {names[1]} as rings. "
-        f"Farthest apart: {task_name(far['task'])}, layer {int(far['layer'])}, "
-        f"{far['ours']:.2f} and {far['other']:.2f}."
-    )
-    return Drawing.of("Lines over layers", figure, table, text)
+    return Drawing.of("Lines over layers", figure, table)
 
 
 def layer_changes(table: pd.DataFrame) -> Drawing:
@@ -317,34 +280,14 @@ def layer_changes(table: pd.DataFrame) -> Drawing:
     rows["significant"] = _truths(rows["significant"]) & rows["change"].notna()
     reach = rows[["change", "low", "high"]].abs().max(axis=1).groupby(rows["task"]).max()
     shared = bool(reach.max() <= 5 * reach.min())  # else the small ones would be flat
-    clipped = 0
     with style.drawing():
         look: Any = {"ylabel": "change, points", "height": 1.8, "sharey": shared}
         figure, parts = panels.group_panels(rows, "task", task_name, **look)
         for _, panel, part in parts:
-            clipped += _change_dots(panel, part, _ends(rows if shared else part))
+            _change_dots(panel, part, _ends(rows if shared else part))
             panels.say_undefined(panel, part["change"])
         panels.one_legend(figure, ncols=2)
-    known = rows[rows["change"].notna()]
-    form = f"+.{_decimals(min(10.0, known['change'].abs().max()))}f"  # one decimal at least
-    told = f"{{change:{form}}} ({{task}}, layer {{layer}})"
-    most, least = known["change"].idxmax(), known["change"].idxmin()
-    up, down = (in_words(known.loc[[row]], told, task=task_name) for row in (most, least))
-    rise = f"The largest rise is {up}" if known["change"].max() > 0 else "Nothing rises"
-    drop = f"the largest drop {down}" if known["change"].min() < 0 else "nothing drops"
-    text = (
-        "Change of the score with one whole layer disabled, in points, with 95% intervals. "
-        f"{rise}, {drop}. {rows['significant'].sum()} of {len(known)} changes are significant "
-        f"(full dots).{f' Arrows: intervals go on beyond the axis ({clipped}).' if clipped else ''}"
-        f"{'' if shared else ' Every task has its own axis.'}"
-    )
-    ends = known.groupby("task", sort=False).agg(
-        low=("change", "min"), high=("change", "max"), sure=("significant", "sum")
-    )
-    span = f"{{task}} from {{low:{form}}} to {{high:{form}}}, {{sure}} significant"
-    each = in_words(ends.reset_index(), span, task=task_name)
-    alt = f"{text} By task: {each}."
-    return Drawing.of("Dots over layers", figure, rows, text, alt=alt)
+    return Drawing.of("Dots over layers", figure, rows)
 
 
 def _ends(rows: pd.DataFrame) -> tuple[float, float]:
@@ -357,8 +300,8 @@ def _ends(rows: pd.DataFrame) -> tuple[float, float]:
     return bottom - room, top + room
 
 
-def _change_dots(panel: Axes, rows: pd.DataFrame, ends: tuple[float, float]) -> int:
-    """Dots with their intervals; how many ends of intervals lie beyond the axis."""
+def _change_dots(panel: Axes, rows: pd.DataFrame, ends: tuple[float, float]) -> None:
+    """Dots with their intervals; an arrow where an interval goes on beyond the axis."""
     panel.axhline(0, color=style.INK, lw=0.8, alpha=0.6)
     for sure, name in ((True, "significant"), (False, "not significant")):
         part = rows[rows["significant"] == sure]
@@ -366,12 +309,11 @@ def _change_dots(panel: Axes, rows: pd.DataFrame, ends: tuple[float, float]) -> 
         panel.vlines(part["layer"], *reach, color=OURS, lw=1.8, alpha=0.75 if sure else 0.45)
         dot: Any = {"ls": "none", "marker": "o", "ms": 4.5, "mec": OURS, "mew": 1.1, "label": name}
         panel.plot(part["layer"], part["change"], mfc=OURS if sure else "none", **dot)
-    beyond = (rows.loc[rows["low"] < ends[0], "layer"], rows.loc[rows["high"] > ends[1], "layer"])
-    for layers, end, marker in zip(beyond, ends, ("v", "^"), strict=True):
-        for layer in layers:
+    beyond = (rows["low"] < ends[0], rows["high"] > ends[1])
+    for outside, end, marker in zip(beyond, ends, ("v", "^"), strict=True):
+        for layer in rows.loc[outside, "layer"]:
             panel.plot(layer, end, marker, ms=4, mew=0, color=OURS, clip_on=False)
     panels.layer_ticks(panel, sorted(rows["layer"].unique()), 6)
     panel.set_xlabel("layer", fontsize=8)
     panel.set_ylim(ends)
     panel.yaxis.set_major_locator(MaxNLocator(5))
-    return sum(map(len, beyond))
