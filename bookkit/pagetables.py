@@ -6,7 +6,7 @@ import html
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,10 @@ class PageTable:
     body: str = field(repr=False)
     kind: str = ""
     after: str = field(default="", repr=False)
+
+    def said(self, caption: str) -> PageTable:
+        """The same table with a caption."""
+        return replace(self, caption=caption)
 
     def _repr_html_(self) -> str:
         caption = f"<caption>{html.escape(self.caption)}</caption>"

@@ -94,26 +94,7 @@ def ablation_rows(table: pd.DataFrame) -> Drawing:
         _row_marks(panel, rows, places)
         _row_words(panel, rows, places)
         one_legend(figure)
-    done = rows[rows["types"] != ""]
-    worst, best = done.loc[done["f1"].idxmin()], done.loc[done["f1"].idxmax()]
-    base = "".join(f"Baseline F1 {f1:.1f}. " for f1 in rows.loc[rows["kind"] == "baseline", "f1"])
-    text = (
-        f"F1 with 95% intervals. {base}The worst is '{phrase(worst)}' ({worst['f1']:.1f}), the "
-        f"mildest '{phrase(best)}' ({best['f1']:.1f})."
-    )
-    if tested := int(rows["excess_high"].notna().sum()):
-        beyond = int((rows["excess_high"] < 0).sum())
-        text += f" {beyond} of {tested} ablations do more harm than random heads of the same "
-        text += "layers (bold)."
-    told = "; ".join(_spoken(row) for _, row in rows.iterrows())
-    return Drawing.of("Dots with intervals", figure, rows, text, f"By row: {told}.")
-
-
-def _spoken(row: pd.Series) -> str:
-    columns = {"paper": "paper_f1", "random heads": "control_f1"}
-    beside = [f"{who} {row[name]:.1f}" for who, name in columns.items() if not pd.isna(row[name])]
-    told = f" ({', '.join(beside)})" if beside else ""
-    return f"{row['row']} {phrase(row)} {row['f1']:.1f}{told}"
+    return Drawing.of("Dots with intervals", figure, rows)
 
 
 def _touched(panel: Axes, rows: pd.DataFrame, places: np.ndarray) -> None:
@@ -183,7 +164,7 @@ def excess_bars(table: pd.DataFrame) -> Drawing:
         (less, RELIEF, 1.0, "less harm"),
         (~harm & ~less, style.FAINT, 0.6, "not told apart"),
     )
-    places, names = np.arange(len(rows)), [phrase(row) for _, row in rows.iterrows()]
+    places = np.arange(len(rows))
     with style.drawing():
         figure, (panel,) = panel_grid(1, 1.05 + ROW * len(rows))
         for mine, colour, alpha, words in kinds:
@@ -194,20 +175,11 @@ def excess_bars(table: pd.DataFrame) -> Drawing:
         panel.axvline(0, color=style.INK, lw=0.9)
         told = [with_interval(*row, form="+.1f") for row in rows[list(EXCESS[:3])].to_numpy()]
         row_words(panel, places, "difference", told, 12, bold=list(harm))
-        labels = [f"{name}  {row}" for name, row in zip(names, rows["row"], strict=True)]
+        labels = [f"{phrase(row)}  {row['row']}" for _, row in rows.iterrows()]
         unit = "points of F1, minus those with random heads of the same layers"
         row_axis(panel, places, labels, unit, None)
         one_legend(figure, "outside upper left")
-    least = int(rows["excess"].idxmin())
-    points = [number(one, "+.1f") for one in rows["excess"]]
-    text = (
-        f"Of {len(rows)} ablations {harm.sum()} do more harm than random heads of the same layers"
-        f"{f', {less.sum()} less' if less.any() else ''}. The largest difference is that of "
-        f"'{names[least]}' ({points[least]} points). Lines are 95% intervals."
-    )
-    each = zip(rows["row"], names, points, strict=True)
-    more = "; ".join(f"row {row}, {name} {one}" for row, name, one in each)
-    return Drawing.of("Bars from 0", figure, rows, text, f"{more}.")
+    return Drawing.of("Bars from 0", figure, rows)
 
 
 # --- the tables in the paper's layout -------------------------------------------------------------
@@ -236,22 +208,7 @@ def paper_table(table: pd.DataFrame, number: str = "2") -> PageTable:
     page = template("ablation_figures.html").module
     head = page.head(number, list(TYPE_LOOKS))  # type: ignore[attr-defined]
     body = page.body(number, list(TYPE_LOOKS), told)  # type: ignore[attr-defined]
-    return PageTable(_caption(rows, number), rows, head, body, "attn-ablations")
-
-
-def _caption(rows: pd.DataFrame, table: str) -> str:
-    signs = (
-        "✓ as it is, ✗ weights are 0, 1/L weights are even"
-        if table == "2"
-        else "✓ as it is, ✗ attention within (intra) or between (inter) sentences removed"
-    )
-    if rows["control_f1"].notna().any():
-        signs += "; random: the mean of as many random heads of the same layers"
-    known, near = rows.dropna(subset=["f1", "paper_f1"]), ""
-    if len(known) > 1:
-        rho = number(known["f1"].corr(known["paper_f1"], method="spearman"), ".2f")
-        near = f" The ranks of F1, ours and the paper's, correlate with {rho}."
-    return f"Table {table} of the paper: {signs}. Ours in percent.{near}"
+    return PageTable("", rows, head, body, "attn-ablations")
 
 
 # --- every head alone -----------------------------------------------------------------------------
@@ -279,15 +236,7 @@ def head_effects(table: pd.DataFrame, *, marked: int = 5) -> Drawing:
         right.set_ylabel(what, fontsize=8)
         places = _strips(right, known)
         write_names(right, top.assign(**places), known.assign(**places), away=(4, 2))
-    by_type = known.groupby("type")["loss"].mean()
-    shown = [name for name in TYPE_LOOKS if name in by_type.index]
-    means = "; ".join(f"{name} {number(by_type[name], '.2g')}" for name in shown)
-    first = ", ".join(f"{row['name']} ({number(row['loss'], '.2g')})" for _, row in top.iterrows())
-    text = (
-        f"One cell per head: rise of the loss without it, in nats. Most: {first}. Mean of a type: "
-        f"{means}. {(known['loss'] < 0).sum()} of {len(known)} values are below 0."
-    )
-    return Drawing.of("A grid of heads and dots by type", figure, rows, text)
+    return Drawing.of("A grid of heads and dots by type", figure, rows)
 
 
 def _strips(panel: Axes, rows: pd.DataFrame) -> dict[str, pd.Series]:

@@ -24,7 +24,6 @@ from attnlib.plots import panels as layout
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
 from attnlib.plots.grids import grid_axes
-from attnlib.plots.labels import number
 from attnlib.plots.planes import named_heads, plane_axis, write_names
 from attnlib.plots.rows import OURS
 
@@ -61,10 +60,6 @@ def typed_heads(types: pd.DataFrame, *more: str, within: Sequence[str] = ()) -> 
     if types.duplicated([*within, "layer", "head"]).any():
         raise BadValue("a head has two rows; give one row per head.")
     return types.reset_index(drop=True)
-
-
-def spoken_counts(rows: pd.DataFrame) -> str:
-    return ", ".join(f"{name} {int((rows['type'] == name).sum())}" for name in TYPE_LOOKS)
 
 
 def type_legend(figure: Figure) -> None:
@@ -120,15 +115,7 @@ def type_plane(types: pd.DataFrame, *, named: int | Sequence[str] = 8) -> Drawin
         plane_axis(panel, rows)
         layout.one_legend(figure, fontsize=8.5)
         write_names(panel, marked, rows, size=8, away=(4, 2))
-    n_border = int((~inside).sum())
-    which = f"The {n_border} hollow ones lie" if n_border else "No head lies"
-    text = (
-        f"Each point is a head; near points have alike distance features. {spoken_counts(rows)}. "
-        f"{which} nearer to another type (silhouette below 0)."
-    )
-    more = f"Mean silhouette {number(rows['silhouette'].mean(), '.2f')}. "
-    more += f"Named: {', '.join(marked['name']) or 'none'}."
-    return Drawing.of(f"Scatter plot of {len(rows)} heads", figure, rows, text, more)
+    return Drawing.of(f"Scatter plot of {len(rows)} heads", figure, rows)
 
 
 def feature_boxes(features: pd.DataFrame, types: pd.DataFrame) -> Drawing:
@@ -153,14 +140,8 @@ def feature_boxes(features: pd.DataFrame, types: pd.DataFrame) -> Drawing:
             )
         _feature_axis(panels, places, float(rows["value"].max()))
         figure.supylabel("share of attention, square-root axis", fontsize=8.5)
-    masses = "; ".join(_mass_words(name, mine) for name, mine in shown.items())
-    text = (
-        "Boxes hold the middle half of a type's heads, the line is the median; windows run from "
-        f"near (w1) to far. Median share near (self and w1), farther, and on special tokens: "
-        f"{masses}."
-    )
     kind = f"Box plots of {len(places)} features for {len(shown)} types"
-    return Drawing.of(kind, figure, rows, text)
+    return Drawing.of(kind, figure, rows)
 
 
 def _places(parts: Sequence[str]) -> dict[str, float]:
@@ -198,14 +179,6 @@ def _feature_axis(panels: Sequence[Axes], places: Mapping[str, float], highest: 
     panels[-1].set_xlim(-0.6, max(places.values()) + 0.6)
 
 
-def _mass_words(name: str, rows: pd.DataFrame) -> str:
-    """The median over heads of the mass near, farther and on special tokens."""
-    near = rows["feature"].isin(["self", "window_01"])
-    far = rows["feature"].str.startswith("window_") & ~near
-    groups = (rows[part].groupby(["layer", "head"])["value"] for part in (near, far, ~near & ~far))
-    return f"{name} " + ", ".join(f"{100 * group.sum().median():.0f}%" for group in groups)
-
-
 # --- layers, and what fine-tuning moves -----------------------------------------------------------
 
 
@@ -228,20 +201,7 @@ def types_by_layer(types: pd.DataFrame, *, by: str | None = None) -> Drawing:
             panel.set_xlabel("layer")
         panels[0].set_ylabel("heads")
         type_legend(figure)
-    if by is None:
-        layers = rows.groupby("type", sort=False)["layer"]
-        known = [name for name in TYPE_LOOKS if name in layers.groups]
-        told = (f"{name} {layers.mean()[name]:.1f} ({layers.size()[name]} heads)" for name in known)
-        peaks = (f"{name} most in layer {part.mode().min()}" for name, part in layers)
-        found, more = f"Mean layer of a type: {', '.join(told)}.", f"{'; '.join(peaks)}."
-    else:
-        top = rows[rows["layer"] == rows["layer"].max()]
-        mixed = (top["type"] == "dense&vertical").groupby(top[by], sort=False)
-        told = (f"{name} {own.sum()} of {len(own)}" for name, own in mixed)
-        found = f"Dense&vertical heads in layer {rows['layer'].max()}: {', '.join(told)}."
-        more = "; ".join(f"{name} {spoken_counts(part)}" for name, part in parts.items()) + "."
-    text = f"Heads of each layer by type. {found}"
-    return Drawing.of("Stacked bars over layers", figure, rows, text, more)
+    return Drawing.of("Stacked bars over layers", figure, rows)
 
 
 def _stack(panel: Axes, rows: pd.DataFrame, *, numbers: bool) -> None:
@@ -287,12 +247,7 @@ def type_moves(changes: pd.DataFrame) -> Drawing:
         for panel in panels[::columns]:
             panel.set_ylabel("layer")
         type_legend(figure)
-    text = (
-        "Pale: heads that keep their type. Full: heads that change it, from the colour of the rim "
-        "to the colour of the core; the number is how many of the layer. "
-        f"{'; '.join(_spoken_moves(task, part) for task, part in parts.items())}."
-    )
-    return Drawing.of("Grids of heads, layers downwards", figure, rows, text)
+    return Drawing.of("Grids of heads, layers downwards", figure, rows)
 
 
 def _moves_panel(panel: Axes, rows: pd.DataFrame) -> None:
@@ -322,22 +277,6 @@ def _squares(panel: Axes, heads: pd.DataFrame, side: float, hole: float = 0.0, *
     panel.add_patch(PathPatch(Outline(vertices, codes), lw=0, **look))
 
 
-def _spoken_moves(task: str, rows: pd.DataFrame) -> str:
-    """How many heads change, where in the network, and the commonest change."""
-    told = f"{task}: {rows['changed'].sum()} of {len(rows)} heads change"
-    moves = rows[rows["changed"]].groupby(["before", "after"]).size()
-    if moves.empty:
-        return told
-    third = np.ceil(3 * rows["layer"] / rows["layer"].max())
-    shares = (100 * rows["changed"].groupby(third).mean()).reindex([1, 2, 3])
-    where = ", ".join(f"{share:.0f}%" for share in shares)
-    before, after = moves.idxmax()
-    return (
-        f"{told} ({where} of the first, middle and last third of the layers), most often from "
-        f"{before} to {after} ({moves.max()})"
-    )
-
-
 # --- how many clusters ----------------------------------------------------------------------------
 
 CRITERIA = {
@@ -362,23 +301,7 @@ def cluster_count_curves(counts: pd.DataFrame, best: Mapping[str, int | None]) -
         for panel, name in zip(panels, CRITERIA, strict=True):
             _curve(panel, rows, name, best[name])
         layout.one_legend(figure)
-    told, here = [], []
-    for name, (title, _) in CRITERIA.items():
-        k = best[name]
-        told.append(f"{title} {k} ({_value(rows, name, k)})" if k else f"{title} none")
-        here.append(f"{title} {_value(rows, name, PAPER_K)}")
-    known = rows.dropna(subset=["silhouette", "null_high"])
-    text = (
-        f"Preferred number of clusters: {'; '.join(told)}. At {PAPER_K}, the paper's number: "
-        f"{', '.join(here)}. The silhouette lies above the band of features without clusters for "
-        f"{(known['silhouette'] > known['null_high']).sum()} of {len(known)} numbers."
-    )
-    return Drawing.of("Curves over the number of clusters", figure, rows, text)
-
-
-def _value(rows: pd.DataFrame, name: str, k: int) -> str:
-    value = rows.set_index("k")[name].get(k, math.nan)
-    return number(value, ",.0f" if name == "bic" else ".2f", "undefined")
+    return Drawing.of("Curves over the number of clusters", figure, rows)
 
 
 def _curve(panel: Axes, rows: pd.DataFrame, name: str, best: int | None) -> None:

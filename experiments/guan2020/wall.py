@@ -21,7 +21,7 @@ from attnlib.attention.tap import all_maps
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Question, sentence_starts
 from attnlib.errors import BadValue
-from attnlib.measuring.head_tables import head_name, head_rows
+from attnlib.measuring.head_tables import head_rows
 from attnlib.models import Encoder
 from attnlib.plots.drawing import need
 from attnlib.plots.viewer import asset
@@ -31,7 +31,6 @@ from experiments.guan2020.type_figures import (
     TYPE_LOOKS,
     feature_name,
     feature_order,
-    spoken_counts,
     template,
     typed_heads,
 )
@@ -114,15 +113,23 @@ def unpacked(table: pd.DataFrame, n_tokens: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class MapWall:
-    """A wall of maps with caption and alt text; a notebook and the book show it, and it opens."""
+    """A wall of maps with a caption; a notebook and the book show it, and it opens."""
 
-    caption: str
-    alt: str
     table: pd.DataFrame = field(repr=False)
-    page: str = field(repr=False)
+    parts: Mapping[str, Any] = field(repr=False)
+    caption: str = ""
+
+    @property
+    def alt(self) -> str:
+        return f"Wall of {len(self.table)} small attention maps. {self.caption}".strip()
+
+    def said(self, caption: str) -> MapWall:
+        """The same wall with a caption: what there is to see, and how to read the colours."""
+        return replace(self, caption=caption)
 
     def _repr_html_(self) -> str:
-        return self.page
+        page = template("wall.html")
+        return page.render(**self.parts, caption=self.caption, alt=self.alt)
 
 
 def map_wall(
@@ -153,31 +160,17 @@ def map_wall(
         "features": [feature_name(name) for name in values.columns],
         "values": (1000 * values).round().astype(int).to_numpy().tolist(),
     }
-    counts = spoken_counts(rows)
-    most = rows.loc[rows["largest"].idxmax()]
-    caption = (
-        f"All {len(rows)} attention maps of one input of {n} pieces, layers downwards, heads from "
-        "left to right; in a map, rows attend to columns. The colour is the type of the head "
-        f"({counts}); the stronger it is, the more attention, on a scale that lifts weak weights."
-    )
-    alt = (
-        f"Wall of {len(rows)} small attention maps, {n_layers} layers of {n_heads} heads, of {n} "
-        f"pieces starting '{' '.join(map(str, tokens[:8]))}'. {counts}. The largest weight is "
-        f"{most['largest']:.2f} in head {head_name(most)}."
-    )
-    page = template("wall.html").render(
-        data=data,
-        coded=json.dumps(data, ensure_ascii=False, separators=(",", ":")),
-        counts=rows["type"].value_counts().reindex(names, fill_value=0).to_dict(),
-        layers=of_type.tolist(),
-        shape="pixelated" if n <= 28 else "auto",
-        picture=base64.b64encode(_light_png(weights, of_type, colours, pad)).decode(),
-        alt=alt,
-        caption=caption,
-        style=STYLE,
-        script=SCRIPT,
-    )
-    return MapWall(caption, alt, rows, page)
+    parts = {
+        "data": data,
+        "coded": json.dumps(data, ensure_ascii=False, separators=(",", ":")),
+        "counts": rows["type"].value_counts().reindex(names, fill_value=0).to_dict(),
+        "layers": of_type.tolist(),
+        "shape": "pixelated" if n <= 28 else "auto",
+        "picture": base64.b64encode(_light_png(weights, of_type, colours, pad)).decode(),
+        "style": STYLE,
+        "script": SCRIPT,
+    }
+    return MapWall(rows, parts)
 
 
 def _checked(maps: npt.ArrayLike, tokens: Sequence[str]) -> np.ndarray:

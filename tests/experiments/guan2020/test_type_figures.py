@@ -1,4 +1,4 @@
-"""Figures of head types show what a plain loop over the table counts, and say so in words."""
+"""Figures of head types show what a plain loop over the table counts."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def drawings() -> list[Drawing]:
     """Each kind, as full as the book has it, and as empty as it may get."""
     base, large = heads(12, 12), heads(24, 16)
     shares = pd.DataFrame({"label": TYPES, "value": [24.0, 28, 31, 17], "low": 10.0, "high": 40.0})
-    return [
+    drawn = [
         type_plane(base),
         type_plane(large, named=["5-4"]),
         feature_boxes(features(base), base),
@@ -100,8 +100,9 @@ def drawings() -> list[Drawing]:
         type_moves(moves()[lambda table: table["task"] == "MNLI"]),
         cluster_count_curves(counts(), BEST),
         cluster_count_curves(counts().assign(gap=NAN, gap_se=NAN), {**BEST, "gap": None}),
-        labelled_scores(shares, dict(zip(TYPES, (26.04, 25.56, 34.11, 13.28), strict=True))),
     ]
+    paper = dict(zip(TYPES, (26.04, 25.56, 34.11, 13.28), strict=True))
+    return [*(one.said("What to see.") for one in drawn), labelled_scores(shares, paper)]
 
 
 # What holds for all of them
@@ -180,12 +181,11 @@ def test_every_head_is_a_point_of_its_type_and_hollow_below_zero() -> None:
         for one in table.itertuples()
     )
     assert points(drawing.figure.axes[0]) == wanted
-    below = sum(table["silhouette"] < 0)
-    assert below and f"The {below} hollow ones" in drawing.caption
-    for name in TYPES:
-        assert f"{name} {sum(table['type'] == name)}" in drawing.caption
+    assert {solid for _, solid, _, _ in wanted} == {True, False}
+    words = [text.get_text() for text in drawing.figure.legends[0].get_texts()]
+    assert words == [f"{name} ({sum(table['type'] == name)})" for name in TYPES]
     sure = type_plane(table.assign(silhouette=0.4))
-    assert "No head lies nearer to another type" in sure.caption
+    assert all(solid for _, solid, _, _ in points(sure.figure.axes[0]))
 
 
 def test_named_heads_are_those_asked_for() -> None:
@@ -221,16 +221,9 @@ def test_boxes_stand_at_the_quartiles_a_loop_finds() -> None:
                       "period"]  # fmt: skip
 
 
-def test_the_caption_of_boxes_has_the_masses() -> None:
+def test_boxes_need_heads_with_features_and_a_type() -> None:
     types = heads()
     table = features(types)
-    values = {(one.layer, one.head, one.feature): one.value for one in table.itertuples()}
-    mine = [(one.layer, one.head) for one in types.itertuples() if one.type == "vertical"]
-    near = [values[(*head, "self")] + values[(*head, "window_01")] for head in mine]
-    special = [sum(values[(*head, key)] for key in KEYS[17:]) for head in mine]
-    far = [sum(values[(*head, key)] for key in KEYS[1:16]) for head in mine]
-    told = ", ".join(f"{100 * np.median(part):.0f}%" for part in (near, far, special))
-    assert f"vertical {told}." in feature_boxes(table, types).caption
     only = feature_boxes(table, types[types["type"] == "vertical"])
     assert len(only.figure.axes) == 1
     with pytest.raises(BadValue, match="no head has both"):
@@ -263,16 +256,6 @@ def test_bars_are_what_a_loop_counts() -> None:
         assert below == 5
 
 
-def test_the_caption_of_layers_has_the_means() -> None:
-    table = heads()
-    drawing = types_by_layer(table)
-    for name in TYPES:
-        mine = [one.layer for one in table.itertuples() if one.type == name]
-        assert f"{name} {sum(mine) / len(mine):.1f} ({len(mine)} heads)" in drawing.caption
-    without = types_by_layer(table[table["type"] != "dense"])
-    assert "dense 0" not in without.caption and "dense&vertical" in without.caption
-
-
 def test_models_stand_side_by_side_in_their_order() -> None:
     table = several()
     drawing = types_by_layer(table, by="model")
@@ -282,9 +265,6 @@ def test_models_stand_side_by_side_in_their_order() -> None:
         part = table[table["model"] == model]
         for (name, layer), (_, height) in stacked(panel).items():
             assert height == sum((part["type"] == name) & (part["layer"] == layer))
-        top = part[part["layer"] == 6]
-        said = f"{model} {sum(top['type'] == 'dense&vertical')} of {len(top)}"
-        assert said in drawing.caption
     with pytest.raises(BadValue, match="a head has two rows"):
         types_by_layer(table.assign(model="one"), by="model")
 
@@ -311,28 +291,10 @@ def test_moved_heads_have_the_old_rim_and_the_new_core() -> None:
             come = {(o.head, o.layer) for o in part if o.after == name != o.before}
             assert (seen[name], seen[f"from {name}"], seen[f"to {name}"]) == (kept, gone, come)
         n = sum(one.before != one.after for one in part)
-        assert f"{task}: {n} of 30 heads change" in drawing.caption
+        assert drawing.table.loc[drawing.table["task"] == task, "changed"].sum() == n
         by_layer = Counter(one.layer for one in part if one.before != one.after)
         told = {round(text.get_position()[1]): text.get_text() for text in panel.texts}
         assert told == {layer: str(count) for layer, count in by_layer.items()}
-
-
-def test_the_caption_of_moves_tells_the_thirds_and_the_commonest() -> None:
-    table = moves()
-    part = [one for one in table.itertuples() if one.task == "questions"]
-    thirds = []
-    for first in (1, 3, 5):
-        mine = [one for one in part if one.layer in (first, first + 1)]
-        thirds.append(100 * sum(one.before != one.after for one in mine) / len(mine))
-    caption = type_moves(table).caption
-    assert "({:.0f}%, {:.0f}%, {:.0f}% of the first, middle and last".format(*thirds) in caption
-    found = Counter((one.before, one.after) for one in part if one.before != one.after)
-    assert any(
-        f"most often from {before} to {after} ({count})" in caption
-        for (before, after), count in found.items()
-        if count == max(found.values())
-    )
-    assert caption.endswith("MNLI: 0 of 30 heads change.")
     with pytest.raises(BadValue, match="a head has two rows"):
         type_moves(pd.concat([table, table.iloc[:1]]))
 
@@ -351,9 +313,6 @@ def test_each_criterion_marks_its_own_number() -> None:
     assert ring(silhouette) == (3, 0.5)
     assert ring(bic) == (6, -900.0)
     assert ring(gap) == (8, pytest.approx(0.8))
-    assert "silhouette 3 (0.50); BIC of a Gaussian mixture 6 (−900)" in drawing.caption
-    assert "At 4, the paper's number: silhouette 0.45" in drawing.caption
-    assert "for 5 of 7 numbers" in drawing.caption  # at k = 7 it touches the band
     given = cluster_count_curves(counts(), {"silhouette": 3, "gap": 2, "bic": None})
     assert ring(given.figure.axes[2]) == (2, pytest.approx(0.2))
-    assert ring(given.figure.axes[1]) is None and "mixture none" in given.caption
+    assert ring(given.figure.axes[1]) is None
