@@ -12,8 +12,8 @@ from matplotlib.patches import Rectangle
 
 from attnlib.errors import BadValue
 from attnlib.plots import style
-from attnlib.plots.drawing import Drawing, in_words, need
-from attnlib.plots.labels import number, upper
+from attnlib.plots.drawing import Drawing, need
+from attnlib.plots.labels import number
 from attnlib.plots.panels import number_cells, panel_grid
 
 CELL = 0.62
@@ -26,9 +26,7 @@ def agreement_square(
     value: str,
     *,
     names: Mapping[str, str],
-    what: str,
     above: str | None = None,
-    above_what: str = "",
     sure: str | None = None,
     above_sure: str | None = None,
     diverging: bool = False,
@@ -64,26 +62,7 @@ def agreement_square(
             if faint[at]:
                 cell.set(alpha=0.55, style="italic")
         panel.set_aspect("equal")
-    pairs = _pairs(square)
-    ends = pairs.loc[[pairs["number"].idxmax(), pairs["number"].idxmin()]]
-    upwards = f" Above the diagonal: {above_what}." if above else ""
-    weak = " Faint numbers do not survive control of false discoveries." if sure else ""
-    text = (
-        f"{upper(what)}.{upwards}{weak} Most alike: "
-        f"{in_words(ends, '{one} and {other} ({number:.2f})', between='; least: ')}."
-    )
-    alt = f"{in_words(pairs, '{one} and {other} {number:.2f}')}."
-    if above:
-        others = in_words(_pairs(square.T), "{one} and {other} {number:.2f}")
-        alt += f" Above the diagonal, {above_what}: {others}."
-    return Drawing.of("A square of numbers", figure, table, text, alt=alt)
-
-
-def _pairs(square: pd.DataFrame) -> pd.DataFrame:
-    """The numbers below the diagonal, each with what it compares."""
-    below = square.where(np.tri(len(square), k=-1, dtype=bool))
-    pairs = below.rename_axis("other").rename_axis(columns="one").stack(future_stack=True)
-    return pairs.rename("number").dropna().reset_index()
+    return Drawing.of("A square of numbers", figure, table)
 
 
 def signed(value: float) -> str:
@@ -121,10 +100,9 @@ def crossed_labels(
     cells = part.assign(
         shade=np.log2((part["n"] + 0.5) / (part["expected"] + 0.5)).where(some),
         text=part["n"].astype(str).where(some, ""),
-        named=part["heads"].map(_few),
+        note=part["heads"].str.replace(" ", ", ").where(part["odd"] & (part["n"] <= FEW), ""),
         framed=part["odd"] & some,
     )
-    cells["note"] = cells["named"].where(cells["framed"] & (cells["n"] <= FEW), "")
     wide = cells.pivot(index="row", columns="column")
     shades, texts, notes, framed = (
         wide[key].loc[kept[0], kept[1]] for key in ("shade", "text", "note", "framed")
@@ -139,18 +117,4 @@ def crossed_labels(
             panel.add_patch(Rectangle((x - 0.46, y - 0.45), 0.92, 0.9, **frame))
         panel.set(ylabel=names[one], xlabel=names[other])
         panel.tick_params(axis="x", labelsize=7.5)
-    odd = cells[cells["framed"]].nlargest(3, "n")
-    odd["are"] = np.where(odd["n"] == 1, "head is", "heads are")
-    told = in_words(odd, "{n} {are} {row} and {column} ({named})")
-    text = (
-        f"Heads by {names[one]} (rows) and {names[other]} (columns). Orange: more heads than by "
-        f"chance, blue: fewer; empty: none; framed: labels that contradict each other. "
-        + (f"Largest contradictions: {told}." if told else "None contradict.")
-    )
-    return Drawing.of("A table of counts", figure, part, text)
-
-
-def _few(heads: str) -> str:
-    named = heads.split()
-    more = f" and {len(named) - FEW} more" if len(named) > FEW else ""
-    return ", ".join(named[:FEW]) + more
+    return Drawing.of("A table of counts", figure, part)

@@ -18,10 +18,9 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 
 from attnlib.errors import BadValue
-from attnlib.measuring.head_tables import layer_means
 from attnlib.metrics.sieves import COARSE
 from attnlib.plots import style
-from attnlib.plots.drawing import Drawing, in_words, need
+from attnlib.plots.drawing import Drawing, need
 from attnlib.plots.labels import number, task_name
 from attnlib.plots.panels import number_cells, panel_grid
 
@@ -72,44 +71,28 @@ def role_overlaps(table: pd.DataFrame) -> Drawing:
            decision) is undefined there, which is not the same as absent
     """
     heads = _heads(table, COARSE)
-    by_task = heads.groupby("task", sort=False)
-    sizes, n = by_task.sum(min_count=1), by_task.size()
+    sizes = heads.groupby("task", sort=False).sum(min_count=1)
+    tasks = list(sizes.index)
     exact = [tuple(role for role in COARSE if row[role] == 1) for _, row in heads.iterrows()]
     groups = Counter(zip(heads.index.get_level_values("task"), exact, strict=True))
     total = Counter(exact)
     order = sorted(total, key=lambda one: (-total[one], len(one), [*map(COARSE.index, one)]))
     with style.drawing():
-        width = "column" if len(n) == 1 else "wide"
-        ratios = [2.1, *[(style.WIDTHS[width] - 2.1) / len(n)] * len(n)]
+        width = "column" if len(tasks) == 1 else "wide"
+        ratios = [2.1, *[(style.WIDTHS[width] - 2.1) / len(tasks)] * len(tasks)]
         look: Any = {"width": width, "ratios": ratios, "sharey": True, "gap": 0.02}
         tall = 0.3 + 0.2 * (len(COARSE) + len(order) + 3)
-        figure, (left, *panels) = panel_grid(1 + len(n), tall, **look)
+        figure, (left, *panels) = panel_grid(1 + len(tasks), tall, **look)
         _dot_matrix(left, order)
         longest = max(sizes.max(axis=None), *groups.values())
-        for panel, task in zip(panels, n.index, strict=True):
+        for panel, task in zip(panels, tasks, strict=True):
             _overlap_bars(panel, sizes.loc[task], {one: groups[task, one] for one in order})
             panel.set_title(task_name(task), fontsize=9)
             panel.set_xlim(0, 1.28 * longest)  # room for the numbers
-    shares = 100 * by_task.mean().mean()
-    idle = 100 * np.mean([groups[task, ()] / n[task] for task in n.index])
-    mean = ", mean of the tasks" if len(n) > 1 else ""
-    largest = " with ".join(map(role_name, order[0])) or "no role"
-    text = (
-        "Above: heads with a role, whatever else they do. Below: heads with exactly the roles that "
-        f"are joined. Most common is {role_name(str(shares.idxmax()))} ({shares.max():.1f}% of the "
-        f"heads{mean}); the largest group is {largest} ({total[order[0]]} of {n.sum()} heads). "
-        f"{idle:.1f}% have no role{mean}."
-    )
-    told = []
-    for task, own in sizes.iterrows():
-        counts = own.map(lambda size: number(size, ".0f", "undefined")).rename(index=role_name)
-        none = f"no role {groups[task, ()]} of {n[task]}"
-        told.append(f"{task_name(str(task))}: {', '.join([*(counts.index + ' ' + counts), none])}")
-    rows = [(t, role, False, sizes.loc[t, role]) for t, role in product(n.index, COARSE)]
-    rows += [(t, "+".join(o) or "no role", True, groups[t, o]) for t in n.index for o in order]
+    rows = [(t, role, False, sizes.loc[t, role]) for t, role in product(tasks, COARSE)]
+    rows += [(t, "+".join(o) or "no role", True, groups[t, o]) for t in tasks for o in order]
     shown = pd.DataFrame(rows, columns=["task", "roles", "exact", "heads"])
-    kind = "Bars of heads per role and per combination of roles"
-    return Drawing.of(kind, figure, shown, text, alt=f"{'; '.join(told)}.")
+    return Drawing.of("Bars of heads per role and per combination of roles", figure, shown)
 
 
 def _dot_matrix(panel: Axes, order: Sequence[tuple[str, ...]]) -> None:
@@ -165,13 +148,7 @@ def overlap_matrix(table: pd.DataFrame) -> Drawing:
         figure.supxlabel("% that also has this role", fontsize=8)
     both = pd.concat(shares, names=["task", "role"]).rename_axis(columns="other")
     rows = both.stack(future_stack=True).rename("share").reset_index()
-    told = _spoken_pairs(rows[(rows["role"] != rows["other"]) & rows["share"].notna()])
-    text = (
-        "Of the heads with the role of the row (their number is on the diagonal), the percentage "
-        f"that also has the role of the column: {told}."
-    )
-    alt = f"Heat maps of {len(COARSE)} by {len(COARSE)} roles: {told}."
-    return Drawing(figure, text, alt, rows)
+    return Drawing.of("Heat maps of roles by roles", figure, rows)
 
 
 def _matrix_panel(panel: Axes, shares: pd.DataFrame, sizes: np.ndarray) -> None:
@@ -203,25 +180,7 @@ def role_grid(table: pd.DataFrame) -> Drawing:
             _cells_panel(panel, rows[rows["task"] == task])
             panel.set_title(task_name(task), fontsize=9.5)
         _key_cell(key, figure.get_figwidth())
-    counts = "; ".join(
-        f"{task_name(task)} {(part['n_roles'] > 1).sum()} of {len(part)}"
-        for task, part in rows.groupby("task", sort=False)
-    )
-    layers = layer_means(rows, "n_roles")
-    most = rows.loc[rows["n_roles"].idxmax()]
-    extremes = (
-        f"Layer {layers.idxmax()} has the most roles per head ({layers.max():.1f}), layer "
-        f"{layers.idxmin()} the fewest ({layers.min():.1f}); head {most['layer']}-{most['head']} "
-        f"in {task_name(most['task'])} has {most['n_roles']}"
-    )
-    extremes = extremes if most["n_roles"] else "No head has a role"
-    text = (
-        "One cell per head, most roles first, layers downwards; a little square shows that the "
-        "head has the role of that place. Heads with more than one role: "
-        f"{counts}. {extremes}."
-    )
-    kind, alt = f"Grids of heads with up to {len(FINE)} squares each", f"Several roles: {counts}."
-    return Drawing.of(kind, figure, rows, text, alt=f"{alt} {extremes}.")
+    return Drawing.of(f"Grids of heads with up to {len(FINE)} squares each", figure, rows)
 
 
 def _grid_panels(n: int, rows: pd.DataFrame) -> tuple[Figure, list[Axes], Axes]:
@@ -285,15 +244,3 @@ def _heads(table: pd.DataFrame, roles: Sequence[str]) -> pd.DataFrame:
     wide = rows.pivot(index=place, columns="role", values="has").reindex(columns=list(roles))
     wide = pd.concat([wide.loc[[task]] for task in rows["task"].unique()])
     return wide.fillna(0.0).where(wide.groupby("task").transform("count") > 0)
-
-
-def _spoken_pairs(pairs: pd.DataFrame) -> str:
-    """The two highest overlaps over the tasks, and the one the paper dwells on."""
-    found = 100 * pairs.groupby(["role", "other"], sort=False)["share"].agg(["mean", "min", "max"])
-    best = list(found.sort_values("mean", ascending=False, kind="stable").index[:2])
-    dwelt = ("syntactic", "local")
-    best += [dwelt] if dwelt in found.index and dwelt not in best else []
-    span = " ({min:.0f} to {max:.0f})" if pairs["task"].nunique() > 1 else ""
-    told = "{mean:.0f}% of the {role} heads are also {other}" + span
-    rows = found.loc[best].reset_index()
-    return in_words(rows, told, role=role_name, other=role_name) or "no head has a role"

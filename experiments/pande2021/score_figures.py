@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from attnlib.errors import BadValue, check_choice
 from attnlib.plots import panels, style
-from attnlib.plots.drawing import Drawing, in_words, need, true_minus
+from attnlib.plots.drawing import Drawing, need, true_minus
 from attnlib.plots.labels import task_name
 from attnlib.plots.rows import OURS, PAPER
 from experiments.pande2021.role_figures import role_look, role_name
@@ -23,7 +23,6 @@ from experiments.pande2021.role_figures import role_look, role_name
 LEAST_SCORE = 0.05
 """Scores below are as good as none: a logarithmic axis would be all about them."""
 PARTS = ("initial", "middle", "final")
-NAMES: Any = {"role": role_name, "task": task_name}
 _TASK_MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 
@@ -40,7 +39,7 @@ def score_distributions(
     """
     need(table, "label", "score")
     need(stats, "label", "mean", "median", "low", "high")
-    known, told = stats.drop_duplicates("label").set_index("label"), []
+    known = stats.drop_duplicates("label").set_index("label")
     if (n := table["label"].nunique()) > 3:
         raise BadValue(f"{n} labels do not fit side by side; give up to 3.")
     with style.drawing():
@@ -51,19 +50,14 @@ def score_distributions(
             scores = part["score"].dropna().to_numpy(float)
             if not len(scores):
                 raise BadValue(f"label '{name}' has no defined score; leave it out.")
-            told.append(_histogram(panel, scores, known.loc[name], threshold))
+            _histogram(panel, scores, known.loc[name], threshold)
             panel.set_title(str(name), fontsize=9.5, pad=26)
         panels.one_legend(figure, ncols=2 if n == 1 else 4)
-    text = f"How the score varies over the inputs. {' '.join(told)}"
-    kind = "Histograms of the score of single inputs"
-    return Drawing.of(kind, figure, table, text, alt=" ".join(told))
+    return Drawing.of("Histograms of the score of single inputs", figure, table)
 
 
-def _histogram(panel: Axes, scores: np.ndarray, stats: pd.Series, threshold: float) -> str:
-    """Bars up to a far quantile: a single outlier would squeeze the rest into one bar.
-
-    returns  where the scores and the interval of their mean lie, in words
-    """
+def _histogram(panel: Axes, scores: np.ndarray, stats: pd.Series, threshold: float) -> None:
+    """Bars up to a far quantile: a single outlier would squeeze the rest into one bar."""
     mean, median, low, high = stats[["mean", "median", "low", "high"]].astype(float)
     far = min(1.15 * float(np.quantile(scores, 0.99)), 1.02 * float(scores.max()))
     top, colour = max(far, 1.15 * threshold, 1.1 * high), style.LOOKS["other"].colour
@@ -81,12 +75,6 @@ def _histogram(panel: Axes, scores: np.ndarray, stats: pd.Series, threshold: flo
     panel.text(0, 1.03, numbers, fontsize=7.5, linespacing=1.3, **place)
     if beyond := int((scores > top).sum()):
         panel.text(1.0, 0.12, f"{beyond} beyond →", ha="right", fontsize=7, alpha=0.75, **place)
-    where = "lies above" if low > threshold else "lies below" if high < threshold else "includes"
-    return (
-        f"{stats.name}: mean {mean:.2f} (95% interval {low:.2f} to {high:.2f}, which {where} the "
-        f"threshold {threshold:g}), median {median:.2f}; {100 * (scores > threshold).mean():.0f}% "
-        "of the inputs score above it."
-    )
 
 
 # --- the threshold --------------------------------------------------------------------------------
@@ -98,7 +86,7 @@ def scores_and_p_values(
     """Cumulative scores of all heads, roles and tasks, and all p-values (Pande 2021, Fig. 3).
 
     scores    role ("all" is the overall line), score, share: how many scores are at most this one
-    p_values  role, p; undefined ones are counted and left out
+    p_values  role, p; undefined ones are left out
     mean      of all scores; the paper's threshold is the smallest integer above it
     """
     need(scores, "role", "score", "share")
@@ -112,24 +100,8 @@ def scores_and_p_values(
         _cumulative(left, known, threshold, mean)
         _p_bars(right, tests, low, high)
         panels.one_legend(figure, ncols=6)
-    passing = []
-    for role, part in known.groupby("role", sort=False):
-        line = part.sort_values("score")
-        share = 1 - np.interp(threshold, line["score"], line["share"], left=0.0)
-        passing.append(f"{role_name(str(role))} {100 * share:.0f}%")
-    parts = (
-        f"{len(tests):,} p-values: {low:.1f}% below 0.05, {high:.1f}% above 0.95, "
-        f"{100 - low - high:.1f}% between"
-    )
-    told, gone = ", ".join(passing), len(p_values) - len(tests)
-    undefined = f" ({gone:,} more are undefined)" if gone else ""
-    text = (
-        f"Left: share of scores up to a value, their mean is {mean:.2f}; above the threshold "
-        f"{threshold:g} lie: {told}. Right: {parts}{undefined}."
-    )
-    alt = f"Above {threshold:g}: {told}. {parts}."
     both = pd.concat([scores.assign(panel="scores"), p_values.assign(panel="p-values")])
-    return Drawing.of("Cumulative curves and a histogram", figure, both, text, alt=alt)
+    return Drawing.of("Cumulative curves and a histogram", figure, both)
 
 
 def _role_lines(panel: Axes, rows: pd.DataFrame, x: str, y: str, **marks: Any) -> None:
@@ -201,14 +173,7 @@ def threshold_curves(table: pd.DataFrame, *, threshold: float = 3.0) -> Drawing:
                 shift: Any = {"xytext": (4, 3), "textcoords": "offset points", "fontsize": 8}
                 panel.annotate(f"{number:.0f}", (threshold, number), **shift)
         panels.one_legend(figure, ncols=4)
-    numbers = "{assigned:.0f} of {heads:.0f} ({assigned_bh:.0f} and {assigned_holm:.0f})"
-    at = in_words(here, "{role} " + numbers, role=role_name) or "no value"
-    span = f"{table['threshold'].min():g} to {table['threshold'].max():g}"
-    text = (
-        f"Heads with a role at thresholds from {span}; the band reaches down to Holm's correction. "
-        f"At {threshold:g} (in brackets after Benjamini-Hochberg and Holm): {at}."
-    )
-    return Drawing.of("Falling curves", figure, table, text)
+    return Drawing.of("Falling curves", figure, table)
 
 
 def _threshold_panel(panel: Axes, part: pd.DataFrame, colour: str) -> None:
@@ -239,23 +204,7 @@ def decision_sizes(table: pd.DataFrame) -> Drawing:
         panel.set_ylim(max(0.0, low - 0.15 * (1 - low) - 0.005), 1.0)
         panel.set(xlabel="inputs", ylabel="decisions as with all inputs")
         panel.legend(loc="lower right", fontsize=8, **style.TIGHT)
-    first = in_words(
-        rows[rows["n"] == sizes[0]], "{role} {agreement:.0%}", between=", ", role=role_name
-    )
-    reached = rows.groupby("role", sort=False)[["n", "agreement"]].apply(_lasting).rename("n")
-    lasting = in_words(reached.reset_index(), "{role} {n}", between=", ", role=role_name)
-    text = (
-        f"Share of decisions that agree with those on all inputs. With {sizes[0]:,.0f} inputs: "
-        f"{first}. Inputs from which on 95% agree: {lasting}."
-    )
-    return Drawing.of("Rising lines", figure, table, text)
-
-
-def _lasting(part: pd.DataFrame) -> str:
-    """The number of inputs from which on at least 95% agree: one lucky size is not enough."""
-    below = part.loc[part["agreement"] < 0.95, "n"].max()
-    enough = part.loc[~(part["n"] <= below), "n"]
-    return f"{enough.min():,.0f}" if len(enough) else "never"
+    return Drawing.of("Rising lines", figure, table)
 
 
 # --- by layer: what fine-tuning changes, and the authors' maps ------------------------------------
@@ -279,17 +228,7 @@ def bias_changes(table: pd.DataFrame) -> Drawing:
         tasks = [Line2D([], [], marker=m, label=task_name(t), **look) for t, m in marks.items()]
         below: Any = {"loc": "outside lower center", "ncols": 8, "fontsize": 8}
         figure.legend(handles=tasks, **below, **style.TIGHT)
-    final = rows[rows["part"] == "final"].groupby("role", sort=False)["change"].mean()
-    ends = in_words(final.reset_index(), "{role} {change:+.2f}", between=", ", role=role_name)
-    mean = ", mean of the tasks" if len(marks) > 1 else ""
-    sure = int(((rows["low"] > 0) | (rows["high"] < 0)).sum())
-    most = rows.loc[[rows["change"].abs().idxmax()]]
-    most = in_words(most, "{role} in the {part} layers of {task}, {change:+.2f}", **NAMES)
-    text = (
-        f"After minus before fine-tuning, with 95% intervals. Final layers{mean}: {ends}. "
-        f"{sure} of {len(rows)} intervals exclude 0. Largest: {most}."
-    )
-    return Drawing.of("Dots with intervals", figure, table, text)
+    return Drawing.of("Dots with intervals", figure, table)
 
 
 def _change_panel(panel: Axes, rows: pd.DataFrame, colour: str, marks: dict[str, str]) -> None:
@@ -314,7 +253,7 @@ def bias_change_by_layer(table: pd.DataFrame) -> Drawing:
     table  task, role, layer, change (after minus before), low, high
     """
     need(table, "task", "role", "layer", "change", "low", "high")
-    rows = _defined(table, "change")
+    _defined(table, "change")
     with style.drawing():
         figure, parts = _role_task_panels(table, "change of the mean bias")
         for role, panel, part in parts:
@@ -325,10 +264,7 @@ def bias_change_by_layer(table: pd.DataFrame) -> Drawing:
             line: Any = {"color": look.colour, "marker": look.marker, "ms": 3.5, "mew": 0}
             panel.plot(part["layer"], part["change"], lw=1.4, **line)
             panels.say_undefined(panel, part["change"])
-    most = rows.loc[rows.groupby("role", sort=False)["change"].apply(lambda c: c.abs().idxmax())]
-    told = in_words(most, "{role} {change:+.2f} in layer {layer} of {task}", **NAMES)
-    text = f"After minus before fine-tuning; bands are 95% intervals. Largest changes: {told}."
-    return Drawing.of("Lines over layers", figure, table, text)
+    return Drawing.of("Lines over layers", figure, table)
 
 
 def layer_profiles_beside(table: pd.DataFrame) -> Drawing:
@@ -344,15 +280,7 @@ def layer_profiles_beside(table: pd.DataFrame) -> Drawing:
             _profile(panel, part)
             panel.set_ylim(0, 1.35 * (highest[role] or 1))  # room for the correlation
         panels.one_legend(figure, ncols=2)
-    rho = table.drop_duplicates(["role", "task"]).dropna(subset=["rho"])
-    told = "No rank correlation is defined."
-    if len(rho):
-        ends = rho.loc[[rho["rho"].idxmax(), rho["rho"].idxmin()]]
-        ends = in_words(ends, "{role} of {task} {rho:.2f}", between=", lowest ", **NAMES)
-        median = f"median {rho['rho'].median():.2f}"
-        told = f"Rank correlation over {len(rho)} panels: {median}, highest {ends}."
-    text = f"Mean bias per layer, ours solid and the authors' hollow. {told}"
-    return Drawing.of("Lines over layers", figure, table, text)
+    return Drawing.of("Lines over layers", figure, table)
 
 
 def _profile(panel: Axes, part: pd.DataFrame) -> None:

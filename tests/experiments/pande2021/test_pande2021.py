@@ -729,7 +729,7 @@ class Quotes(dict[str, Any]):
 
     quote = dict.update
 
-    def show(self, *_: Any) -> None:
+    def show(self, *_: Any, **__: Any) -> None:
         """Nothing."""
 
 
