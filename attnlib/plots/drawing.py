@@ -6,7 +6,7 @@ import hashlib
 import html
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,33 +28,21 @@ class Drawing:
     kind  what a person who cannot see it is told first, such as "Lines over layers"
     """
 
+    kind: str
     figure: Figure
-    caption: str
-    alt: str
     table: pd.DataFrame = field(repr=False)
-    kind: str = ""
+    caption: str = ""
 
-    @classmethod
-    def of(
-        cls,
-        kind: str,
-        figure: Figure,
-        rows: pd.DataFrame,
-        text: str = "",
-        more: str = "",
-        alt: str = "",
-    ) -> Drawing:
-        """A figure whose alt text is its kind, its caption, and what only the picture shows.
+    def __post_init__(self) -> None:
+        vars(self).update(table=self.table.reset_index(drop=True))
 
-        alt  what the alt text says instead of the caption
-        """
-        spoken = true_minus(f"{kind}. {alt or text} {more}".strip())
-        return cls(figure, true_minus(text), spoken, rows.reset_index(drop=True), kind)
+    @property
+    def alt(self) -> str:
+        return f"{self.kind}. {self.caption}".strip()
 
     def said(self, caption: str) -> Drawing:
         """The same figure with a caption: what there is to see, and how to read the marks."""
-        spoken = f"{self.kind}. {caption}" if self.kind else f"{caption} {self.alt}"
-        return replace(self, caption=true_minus(caption), alt=true_minus(spoken))
+        return replace(self, caption=true_minus(caption))
 
     def svg(self) -> str:
         """The figure as SVG for the inside of a page: own ids, and the page's colour as ink."""
@@ -110,17 +98,6 @@ _FONTS = "system-ui, &#39;Segoe UI&#39;, &#39;Helvetica Neue&#39;, Arial, sans-s
 def true_minus(text: str) -> str:
     """Numbers below 0 as a page prints them; a hyphen, as in head 5-4, stays one."""
     return re.sub(r"(?<!\w)-(?=\d)", "−", text)
-
-
-def in_words(
-    rows: pd.DataFrame, template: str, *, between: str = "; ", **names: Callable[[str], str]
-) -> str:
-    """Every row as words, such as "{task} {share:.0f}%", one after the other.
-
-    names  how entries of a column are called, such as task=task_name
-    """
-    called = rows.assign(**{column: rows[column].map(name) for column, name in names.items()})
-    return between.join(template.format(**row) for row in called.to_dict("records"))
 
 
 def need(table: pd.DataFrame, *columns: str, once: Sequence[str] = ()) -> None:

@@ -39,7 +39,7 @@ def head_grid(table: pd.DataFrame, metric: str | Sequence[str], *, marked: int =
             if len(metrics) > 1:
                 panel.set_title(upper(label(key)), fontsize=9.5)
     text = "Each cell is one head; the darker it is, the higher its value."
-    return Drawing.of("Heat maps, layers as rows, heads as columns", figure, rows, text)
+    return Drawing("Heat maps, layers as rows, heads as columns", figure, rows, text)
 
 
 def cells(
@@ -96,7 +96,7 @@ def strongest_heads(table: pd.DataFrame, metric: str, n: int = 5) -> Drawing:
     rows = rows.assign(label=head_names(rows), value=rows["mean"])
     text = f"The heads with the most {label(metric)}; lines are 95% intervals."
     what = f"{label(metric)} ({labels.unit(metric)})" if labels.unit(metric) else label(metric)
-    return Drawing.of("Dots with intervals", labelled_scores(rows, unit=what).figure, rows, text)
+    return Drawing("Dots with intervals", labelled_scores(rows, unit=what).figure, rows, text)
 
 
 def head_table(table: pd.DataFrame, metrics: Sequence[str], n: int = 3) -> Styler:

@@ -112,7 +112,7 @@ def attention_line_panels(
             _draw(axis, words, shown[shown["panel"] == place])
     text = "Lines run from the word that attends, on the left, to the word it attends to; weights "
     text += f"below {threshold:g} are left out."
-    return Drawing.of("Line diagrams, words on both sides", figure, shown, caption or text)
+    return Drawing("Line diagrams, words on both sides", figure, shown, caption or text)
 
 
 def _checked(panel: Lines) -> np.ndarray:

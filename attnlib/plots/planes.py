@@ -44,7 +44,7 @@ def head_map(table: pd.DataFrame, *, named: int | Sequence[str] = 6) -> Drawing:
         for panel in (left, right):
             write_names(panel, marked, rows)
     text = "Each point is a head; heads that attend to similar keys are close together."
-    return Drawing.of(f"Two scatter plots of {len(rows)} heads", figure, rows, text)
+    return Drawing(f"Two scatter plots of {len(rows)} heads", figure, rows, text)
 
 
 def named_heads(

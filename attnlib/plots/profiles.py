@@ -43,7 +43,7 @@ def layer_profile(
         for panel in [one for one in panels if one.get_legend_handles_labels()[0]][:1]:
             panel.legend(loc="upper right", fontsize=7.5)
     text = "Each dot is a head; the line is the mean of its layer."
-    return Drawing.of("Dots and lines, layers from left to right", figure, rows, text)
+    return Drawing("Dots and lines, layers from left to right", figure, rows, text)
 
 
 def _profile_panel(panel: Axes, rows: pd.DataFrame, metric: str) -> None:
@@ -87,4 +87,4 @@ def layer_lines(table: pd.DataFrame, *, unit: str = "") -> Drawing:
         light_grid(panel)
         panel.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8, labelspacing=0.9)
     text = "Each line shows the means of one class by layer; bands are 95% intervals."
-    return Drawing.of("Lines over layers", figure, table, text)
+    return Drawing("Lines over layers", figure, table, text)

@@ -136,7 +136,7 @@ def relation_accuracies(
             panel.axhline(whole.sum() - 0.5, color=style.FAINT, alpha=0.6, lw=0.8)
         one_legend(figure, "outside upper left", fontsize=7.5)
     text = "The best head of each relation and the best fixed offset; lines are 95% intervals."
-    return Drawing.of("Dots with intervals", figure, rows, text)
+    return Drawing("Dots with intervals", figure, rows, text)
 
 
 def labelled_scores(
@@ -197,7 +197,7 @@ def labelled_scores(
         if theirs or band:
             one_legend(figure, "outside upper left", fontsize=7.5)
     text = caption or "Each dot is a score; lines are 95% intervals."
-    return Drawing.of("Dots with intervals", figure, table, text)
+    return Drawing("Dots with intervals", figure, table, text)
 
 
 _SCALES = ("percent", "UAS", "accuracy in percent")

@@ -62,7 +62,7 @@ def agreement_square(
             if faint[at]:
                 cell.set(alpha=0.55, style="italic")
         panel.set_aspect("equal")
-    return Drawing.of("A square of numbers", figure, table)
+    return Drawing("A square of numbers", figure, table)
 
 
 def signed(value: float) -> str:
@@ -117,4 +117,4 @@ def crossed_labels(
             panel.add_patch(Rectangle((x - 0.46, y - 0.45), 0.92, 0.9, **frame))
         panel.set(ylabel=names[one], xlabel=names[other])
         panel.tick_params(axis="x", labelsize=7.5)
-    return Drawing.of("A table of counts", figure, part)
+    return Drawing("A table of counts", figure, part)

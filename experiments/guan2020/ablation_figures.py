@@ -94,7 +94,7 @@ def ablation_rows(table: pd.DataFrame) -> Drawing:
         _row_marks(panel, rows, places)
         _row_words(panel, rows, places)
         one_legend(figure)
-    return Drawing.of("Dots with intervals", figure, rows)
+    return Drawing("Dots with intervals", figure, rows)
 
 
 def _touched(panel: Axes, rows: pd.DataFrame, places: np.ndarray) -> None:
@@ -179,7 +179,7 @@ def excess_bars(table: pd.DataFrame) -> Drawing:
         unit = "points of F1, minus those with random heads of the same layers"
         row_axis(panel, places, labels, unit, None)
         one_legend(figure, "outside upper left")
-    return Drawing.of("Bars from 0", figure, rows)
+    return Drawing("Bars from 0", figure, rows)
 
 
 # --- the tables in the paper's layout -------------------------------------------------------------
@@ -236,7 +236,7 @@ def head_effects(table: pd.DataFrame, *, marked: int = 5) -> Drawing:
         right.set_ylabel(what, fontsize=8)
         places = _strips(right, known)
         write_names(right, top.assign(**places), known.assign(**places), away=(4, 2))
-    return Drawing.of("A grid of heads and dots by type", figure, rows)
+    return Drawing("A grid of heads and dots by type", figure, rows)
 
 
 def _strips(panel: Axes, rows: pd.DataFrame) -> dict[str, pd.Series]:

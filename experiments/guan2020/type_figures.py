@@ -115,7 +115,7 @@ def type_plane(types: pd.DataFrame, *, named: int | Sequence[str] = 8) -> Drawin
         plane_axis(panel, rows)
         layout.one_legend(figure, fontsize=8.5)
         write_names(panel, marked, rows, size=8, away=(4, 2))
-    return Drawing.of(f"Scatter plot of {len(rows)} heads", figure, rows)
+    return Drawing(f"Scatter plot of {len(rows)} heads", figure, rows)
 
 
 def feature_boxes(features: pd.DataFrame, types: pd.DataFrame) -> Drawing:
@@ -141,7 +141,7 @@ def feature_boxes(features: pd.DataFrame, types: pd.DataFrame) -> Drawing:
         _feature_axis(panels, places, float(rows["value"].max()))
         figure.supylabel("share of attention, square-root axis", fontsize=8.5)
     kind = f"Box plots of {len(places)} features for {len(shown)} types"
-    return Drawing.of(kind, figure, rows)
+    return Drawing(kind, figure, rows)
 
 
 def _places(parts: Sequence[str]) -> dict[str, float]:
@@ -201,7 +201,7 @@ def types_by_layer(types: pd.DataFrame, *, by: str | None = None) -> Drawing:
             panel.set_xlabel("layer")
         panels[0].set_ylabel("heads")
         type_legend(figure)
-    return Drawing.of("Stacked bars over layers", figure, rows)
+    return Drawing("Stacked bars over layers", figure, rows)
 
 
 def _stack(panel: Axes, rows: pd.DataFrame, *, numbers: bool) -> None:
@@ -247,7 +247,7 @@ def type_moves(changes: pd.DataFrame) -> Drawing:
         for panel in panels[::columns]:
             panel.set_ylabel("layer")
         type_legend(figure)
-    return Drawing.of("Grids of heads, layers downwards", figure, rows)
+    return Drawing("Grids of heads, layers downwards", figure, rows)
 
 
 def _moves_panel(panel: Axes, rows: pd.DataFrame) -> None:
@@ -301,7 +301,7 @@ def cluster_count_curves(counts: pd.DataFrame, best: Mapping[str, int | None]) -
         for panel, name in zip(panels, CRITERIA, strict=True):
             _curve(panel, rows, name, best[name])
         layout.one_legend(figure)
-    return Drawing.of("Curves over the number of clusters", figure, rows)
+    return Drawing("Curves over the number of clusters", figure, rows)
 
 
 def _curve(panel: Axes, rows: pd.DataFrame, name: str, best: int | None) -> None:

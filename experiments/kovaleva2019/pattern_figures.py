@@ -86,7 +86,7 @@ def pattern_examples(examples: Sequence[PatternExample]) -> Drawing:
             line[0].set_ylabel(pattern.replace("+", " +\n"), **look)
     shown = [(one.pattern, one.name) for found in lines.values() for one in found]
     rows = pd.DataFrame(shown, columns=["pattern", "name"])
-    return Drawing.of("Small pictures of attention maps", figure, rows)
+    return Drawing("Small pictures of attention maps", figure, rows)
 
 
 # --- shares ---------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def pattern_shares(table: pd.DataFrame, paper: Mapping[str, float]) -> Drawing:
         panel.tick_params(axis="y", length=0, labelsize=8.5)
         panel.spines["left"].set_visible(False)
         _legend(figure)
-    return Drawing.of("Stacked bars", figure, table)
+    return Drawing("Stacked bars", figure, table)
 
 
 def pattern_layers(table: pd.DataFrame) -> Drawing:
@@ -138,7 +138,7 @@ def pattern_layers(table: pd.DataFrame) -> Drawing:
         panel.set(ylim=(0, 100), xlabel="layer", ylabel="maps, percent")
         panel.tick_params(axis="x", length=0)
         _legend(figure)
-    return Drawing.of(f"Stacked bars over {len(shares)} layers", figure, table)
+    return Drawing(f"Stacked bars over {len(shares)} layers", figure, table)
 
 
 def _shares(table: pd.DataFrame, by: str) -> pd.DataFrame:
@@ -211,7 +211,7 @@ def pattern_confusion(table: pd.DataFrame) -> Drawing:
             panel.set_title(f"{name}, {grid.sum(axis=None):,.0f} maps", fontsize=9, pad=16)
             panel.set_xlabel("called", fontsize=8)
         panels[0].set_ylabel("label by eye", fontsize=8)
-    return Drawing.of("Matrices of label by eye and pattern called", figure, table)
+    return Drawing("Matrices of label by eye and pattern called", figure, table)
 
 
 def _confusion(panel: Axes, grid: pd.DataFrame) -> None:

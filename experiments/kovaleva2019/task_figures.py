@@ -58,7 +58,7 @@ def start_dots(
             panel.plot([paper.get((label, task), math.nan) for task in tasks], at, **ring)
         row_axis(panel, range(len(tasks)), [task_name(task) for task in tasks], "points", None)
         panels.one_legend(figure, ncols=3)
-    return Drawing.of(f"Marks for {len(tasks)} tasks", figure, table)
+    return Drawing(f"Marks for {len(tasks)} tasks", figure, table)
 
 
 # --- grids of heads -------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ def task_grids(
             panels.say_undefined(panel, rows.loc[mine, value])
         _colour_bar(axes, scale, rows[value], label)
     kind = f"Grids of {shape[0]} layers and {shape[1]} heads, {len(names)} in all"
-    return Drawing.of(kind, figure, rows)
+    return Drawing(kind, figure, rows)
 
 
 def _ordered_rows(table: pd.DataFrame, value: str, keys: list[str], *more: str) -> pd.DataFrame:
@@ -206,7 +206,7 @@ def task_matrix(
         panels.number_cells(panel, grid, texts, notes, norm=scale)
         panel.xaxis.tick_top()
         panel.tick_params(length=0, labelsize=8.5)
-    return Drawing.of(f"A table of {len(tasks)} tasks and {len(kinds)} kinds", figure, table)
+    return Drawing(f"A table of {len(tasks)} tasks and {len(kinds)} kinds", figure, table)
 
 
 def _kind_name(kind: str) -> str:
@@ -246,7 +246,7 @@ def heads_against(
         bar.outline.set_visible(False)  # type: ignore[operator]
         bar.locator = MaxNLocator(6, integer=True)
         write_names(panel, marked, places)
-    return Drawing.of(f"A scatter plot of {len(rows)} heads", figure, rows)
+    return Drawing(f"A scatter plot of {len(rows)} heads", figure, rows)
 
 
 # --- layers ---------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ def two_profiles(table: pd.DataFrame, *, names: tuple[str, str], what: str) -> D
             panel.plot(part["layer"], part["other"], label=names[1], **{**HOLLOW, "ms": 6})
             panel.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         panels.one_legend(figure, ncols=2)
-    return Drawing.of("Lines over layers", figure, table)
+    return Drawing("Lines over layers", figure, table)
 
 
 def layer_changes(table: pd.DataFrame) -> Drawing:
@@ -287,7 +287,7 @@ def layer_changes(table: pd.DataFrame) -> Drawing:
             _change_dots(panel, part, _ends(rows if shared else part))
             panels.say_undefined(panel, part["change"])
         panels.one_legend(figure, ncols=2)
-    return Drawing.of("Dots over layers", figure, rows)
+    return Drawing("Dots over layers", figure, rows)
 
 
 def _ends(rows: pd.DataFrame) -> tuple[float, float]:

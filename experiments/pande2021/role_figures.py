@@ -92,7 +92,7 @@ def role_overlaps(table: pd.DataFrame) -> Drawing:
     rows = [(t, role, False, sizes.loc[t, role]) for t, role in product(tasks, COARSE)]
     rows += [(t, "+".join(o) or "no role", True, groups[t, o]) for t in tasks for o in order]
     shown = pd.DataFrame(rows, columns=["task", "roles", "exact", "heads"])
-    return Drawing.of("Bars of heads per role and per combination of roles", figure, shown)
+    return Drawing("Bars of heads per role and per combination of roles", figure, shown)
 
 
 def _dot_matrix(panel: Axes, order: Sequence[tuple[str, ...]]) -> None:
@@ -148,7 +148,7 @@ def overlap_matrix(table: pd.DataFrame) -> Drawing:
         figure.supxlabel("% that also has this role", fontsize=8)
     both = pd.concat(shares, names=["task", "role"]).rename_axis(columns="other")
     rows = both.stack(future_stack=True).rename("share").reset_index()
-    return Drawing.of("Heat maps of roles by roles", figure, rows)
+    return Drawing("Heat maps of roles by roles", figure, rows)
 
 
 def _matrix_panel(panel: Axes, shares: pd.DataFrame, sizes: np.ndarray) -> None:
@@ -180,7 +180,7 @@ def role_grid(table: pd.DataFrame) -> Drawing:
             _cells_panel(panel, rows[rows["task"] == task])
             panel.set_title(task_name(task), fontsize=9.5)
         _key_cell(key, figure.get_figwidth())
-    return Drawing.of(f"Grids of heads with up to {len(FINE)} squares each", figure, rows)
+    return Drawing(f"Grids of heads with up to {len(FINE)} squares each", figure, rows)
 
 
 def _grid_panels(n: int, rows: pd.DataFrame) -> tuple[Figure, list[Axes], Axes]:

@@ -53,7 +53,7 @@ def score_distributions(
             _histogram(panel, scores, known.loc[name], threshold)
             panel.set_title(str(name), fontsize=9.5, pad=26)
         panels.one_legend(figure, ncols=2 if n == 1 else 4)
-    return Drawing.of("Histograms of the score of single inputs", figure, table)
+    return Drawing("Histograms of the score of single inputs", figure, table)
 
 
 def _histogram(panel: Axes, scores: np.ndarray, stats: pd.Series, threshold: float) -> None:
@@ -101,7 +101,7 @@ def scores_and_p_values(
         _p_bars(right, tests, low, high)
         panels.one_legend(figure, ncols=6)
     both = pd.concat([scores.assign(panel="scores"), p_values.assign(panel="p-values")])
-    return Drawing.of("Cumulative curves and a histogram", figure, both)
+    return Drawing("Cumulative curves and a histogram", figure, both)
 
 
 def _role_lines(panel: Axes, rows: pd.DataFrame, x: str, y: str, **marks: Any) -> None:
@@ -173,7 +173,7 @@ def threshold_curves(table: pd.DataFrame, *, threshold: float = 3.0) -> Drawing:
                 shift: Any = {"xytext": (4, 3), "textcoords": "offset points", "fontsize": 8}
                 panel.annotate(f"{number:.0f}", (threshold, number), **shift)
         panels.one_legend(figure, ncols=4)
-    return Drawing.of("Falling curves", figure, table)
+    return Drawing("Falling curves", figure, table)
 
 
 def _threshold_panel(panel: Axes, part: pd.DataFrame, colour: str) -> None:
@@ -204,7 +204,7 @@ def decision_sizes(table: pd.DataFrame) -> Drawing:
         panel.set_ylim(max(0.0, low - 0.15 * (1 - low) - 0.005), 1.0)
         panel.set(xlabel="inputs", ylabel="decisions as with all inputs")
         panel.legend(loc="lower right", fontsize=8, **style.TIGHT)
-    return Drawing.of("Rising lines", figure, table)
+    return Drawing("Rising lines", figure, table)
 
 
 # --- by layer: what fine-tuning changes, and the authors' maps ------------------------------------
@@ -228,7 +228,7 @@ def bias_changes(table: pd.DataFrame) -> Drawing:
         tasks = [Line2D([], [], marker=m, label=task_name(t), **look) for t, m in marks.items()]
         below: Any = {"loc": "outside lower center", "ncols": 8, "fontsize": 8}
         figure.legend(handles=tasks, **below, **style.TIGHT)
-    return Drawing.of("Dots with intervals", figure, table)
+    return Drawing("Dots with intervals", figure, table)
 
 
 def _change_panel(panel: Axes, rows: pd.DataFrame, colour: str, marks: dict[str, str]) -> None:
@@ -264,7 +264,7 @@ def bias_change_by_layer(table: pd.DataFrame) -> Drawing:
             line: Any = {"color": look.colour, "marker": look.marker, "ms": 3.5, "mew": 0}
             panel.plot(part["layer"], part["change"], lw=1.4, **line)
             panels.say_undefined(panel, part["change"])
-    return Drawing.of("Lines over layers", figure, table)
+    return Drawing("Lines over layers", figure, table)
 
 
 def layer_profiles_beside(table: pd.DataFrame) -> Drawing:
@@ -280,7 +280,7 @@ def layer_profiles_beside(table: pd.DataFrame) -> Drawing:
             _profile(panel, part)
             panel.set_ylim(0, 1.35 * (highest[role] or 1))  # room for the correlation
         panels.one_legend(figure, ncols=2)
-    return Drawing.of("Lines over layers", figure, table)
+    return Drawing("Lines over layers", figure, table)
 
 
 def _profile(panel: Axes, part: pd.DataFrame) -> None:

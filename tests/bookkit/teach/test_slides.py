@@ -128,7 +128,7 @@ def test_a_notebook_that_was_not_run_has_no_slides() -> None:
 
 
 def drawn(caption: str) -> Drawing:
-    return Drawing(Figure(figsize=(4, 2)), caption, "Nothing yet.", pd.DataFrame())
+    return Drawing("Nothing yet", Figure(figsize=(4, 2)), pd.DataFrame(), caption)
 
 
 class Table:
@@ -155,7 +155,7 @@ def test_what_a_notebook_shows_says_what_is_drawn_in_it() -> None:
     assert [one.caption for one in found[:3]] == ["Alone.", "First & best.", "Second."]
     assert [one.claims for one in found] == [[], [], [], rows, rows]
     for one in found:
-        assert one.svg == drawn("").svg() and one.ratio == 2
+        assert one.svg == drawn(one.caption).svg() and one.ratio == 2
 
 
 def test_rows_of_claims_say_what_the_table_shows() -> None:
