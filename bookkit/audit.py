@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -134,10 +134,15 @@ def status(root: Path, edition: Edition, store: Store) -> list[dict[str, Any]]:
     return rows
 
 
-def changed_since(root: Path, executed: Path) -> tuple[int, int]:
-    """Of the results that an executed chapter shows, how many are by other code than today's."""
-    today, runs = declared_versions(root), ledger.carried(executed, RUNS)
-    return sum(run.get("code") != _declared(run["name"], today)[1] for run in runs), len(runs)
+def changed_since(root: Path, executed: Mapping[str, Path]) -> dict[str, tuple[int, int]]:
+    """Of the results that each executed chapter shows: how many are by other code than today's,
+    and how many there are."""
+    today, found = declared_versions(root), {}
+    for page, path in executed.items():
+        runs = ledger.carried(path, RUNS)
+        changed = sum(run.get("code") != _declared(run["name"], today)[1] for run in runs)
+        found[page] = (changed, len(runs))
+    return found
 
 
 def _declared(result: str, today: dict[str, tuple[int, str]]) -> tuple[int, str]:

@@ -158,8 +158,7 @@ def chosen_pages(edition: Edition, only: str | Iterable[str] | None) -> set[str]
 def _tell(result: Path, edition: Edition, executed: Mapping[str, Path], say: Say) -> None:
     """The last two lines: the verdicts in one, and where to go."""
     own = [c.page for c in edition.chapters if not c.variant and c.page in executed]
-    for page, path in executed.items():
-        changed, n = changed_since(project_root(), path)
+    for page, (changed, n) in changed_since(project_root(), executed).items():
         if changed:
             check = f"`attnlib verify {edition.name} --only {page}` compares them"
             say(f"{page}: the code of {changed} of {n} results has changed since; {check}")

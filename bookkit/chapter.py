@@ -302,9 +302,11 @@ def _value(given: Any) -> Any:
 
 def _ticker(name: str) -> Callable[[int, int], None]:
     """How far a long experiment is, on stderr, at most every other second."""
-    bar = tqdm(desc=name, mininterval=2)
+    bars: list[Any] = []  # none for an experiment that counts nothing
 
     def tick(done: int, total: int) -> None:
+        bar = bars[0] if bars else tqdm(desc=name, mininterval=2)
+        bars[:] = [bar]
         bar.total = total
         bar.update(done - bar.n)
 

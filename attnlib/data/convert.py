@@ -47,7 +47,7 @@ def onnx_tensors(onnx_file: Path) -> dict[str, np.ndarray]:
         found = [made for made in map(product, node.input) if made is not None]
         return found[0] if found else None
 
-    tensors = {}
+    tensors, plain_names = {}, {}
     for name in constants:
         if name.endswith(("_scale", "_zero_point", "position_ids")):
             continue
@@ -55,12 +55,15 @@ def onnx_tensors(onnx_file: Path) -> dict[str, np.ndarray]:
         plain = re.sub(r"^(bert|distilbert)\.", "", whole)
         if plain.startswith(("embeddings.", "encoder.", "transformer.")):
             tensors[plain] = array(name)
-            sums = [node for node in graph.node if node.op_type == "Add" and name in node.input]
-            for node in sums if plain.endswith(".bias") else []:
-                made = product(next(one for one in node.input if one != name))
-                if made is not None and made.input[1] in constants:
-                    turned = array(made.input[1]).T.copy()  # safetensors writes memory as it is
-                    tensors[plain.removesuffix("bias") + "weight"] = turned
+            plain_names[name] = plain
+    for node in graph.node:
+        biases = [one for one in node.input if plain_names.get(one, "").endswith(".bias")]
+        if node.op_type != "Add" or not biases:
+            continue
+        made = product(next(one for one in node.input if one != biases[0]))
+        if made is not None and made.input[1] in constants:
+            turned = array(made.input[1]).T.copy()  # safetensors writes memory as it is
+            tensors[plain_names[biases[0]].removesuffix("bias") + "weight"] = turned
     return tensors
 
 
