@@ -86,7 +86,7 @@ def check_moments(found: Callable[[RoleScores], pd.DataFrame]) -> None:
             assert row[name] == pytest.approx(expected, rel=1e-5, nan_ok=True), (name, row)
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_moments_are_those_of_the_loop() -> None:
     check_moments(moments)
 

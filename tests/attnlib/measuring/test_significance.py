@@ -24,7 +24,8 @@ from attnlib.measuring.significance import (
     undecided_share,
 )
 
-pytestmark = pytest.mark.filterwarnings("error")  # a division by zero must not even warn
+# A division by zero must not even warn.
+pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 
 Adjustment = Callable[[np.ndarray], np.ndarray]
 

@@ -231,7 +231,7 @@ SIX_LAYERS: list[tuple[str, dict[str, Any], float]] = [
 ]
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 @pytest.mark.parametrize(("name", "given", "expected"), CASES, ids=[case[0] for case in CASES])
 def test_a_number_by_hand(name: str, given: dict[str, Any], expected: float) -> None:
     assert numbers(**given)[name] == pytest.approx(expected)
