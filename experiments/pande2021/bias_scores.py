@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import spearmanr
 
 from attnlib.data.corpora import Corpus
 from attnlib.measuring.roles import AUTHORS, THRESHOLD, RoleScores, moments, role_scores, role_tests
@@ -95,8 +94,6 @@ def role_moments(scores: Scores, task: str, *, tuned: bool = True, seed: int = 0
     found = scores(tuned=tuned)
     table = moments(found, seed=seed)
     table.insert(0, "task", task)
-    local, syntactic = (found.values[role].ravel() for role in ("local", "syntactic"))
-    both = ~(np.isnan(local) | np.isnan(syntactic))
     facts = {
         "inputs": found.n_inputs,
         "passes": found.n_inputs,
@@ -106,9 +103,15 @@ def role_moments(scores: Scores, task: str, *, tuned: bool = True, seed: int = 0
         "tuned": tuned,
         "ceilings": dict(found.ceilings),
         "defined": {role: found.defined(role) for role in found.values},
-        "spearman_inputs": float(spearmanr(local[both], syntactic[both]).statistic),
+        "spearman_inputs": spearman(found.values["local"], found.values["syntactic"]),
     }
     return Found(table, facts=facts)
+
+
+def spearman(one: np.ndarray, other: np.ndarray) -> float:
+    """Spearman's rho of two arrays where both are defined; NaN where either is constant."""
+    both = pd.DataFrame({"one": one.ravel(), "other": other.ravel()})
+    return float(both.corr(method="spearman").loc["one", "other"])
 
 
 @on_scores
