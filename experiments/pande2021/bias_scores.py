@@ -45,12 +45,10 @@ def scores_of(
     which = (train.digest, task, repr(sorted(recipe.items()))) if tuned else ()
     key = (weights_digest(encoder), test.digest, str(length), *which)
     if key not in _KEPT:
-        model = encoder
         if tuned:
-            made = tuned_model(train, encoder=encoder, task=task, recipe=recipe)
-            model = made.encoder
+            encoder = tuned_model(train, encoder=encoder, task=task, recipe=recipe).encoder
         sieves = [*SIEVES.values(), *new_sieves(encoder, test)]
-        _KEPT[key] = role_scores(model, test, sieves, authors=AS_AUTHORS, max_length=length)
+        _KEPT[key] = role_scores(encoder, test, sieves, authors=AS_AUTHORS, max_length=length)
     return _KEPT[key]
 
 

@@ -192,11 +192,10 @@ def _within(who: np.ndarray, also: np.ndarray) -> float:
 
 def _ratio(grid: np.ndarray, part: slice) -> float:
     """The mean in some layers over the mean in all others."""
-    inside = np.zeros(len(grid), bool)
-    inside[part] = True
-    if inside.all() or not inside.any():
+    inside, others = grid[part], np.delete(grid, part, axis=0)
+    if not (len(inside) and len(others)):
         return math.nan  # too few layers to have such a part
-    return _over(grid[inside].mean(), grid[~inside].mean())
+    return _over(inside.mean(), others.mean())
 
 
 def _over(above: float, below: float) -> float:
