@@ -16,13 +16,13 @@ from attnlib.data.corpora import Corpus
 from attnlib.errors import BadValue
 from attnlib.measuring.head_tables import head_rows
 from attnlib.measuring.roles import THRESHOLD
-from attnlib.measuring.significance import ALPHA, from_moments
+from attnlib.measuring.significance import ALPHA, drawn_moments, from_moments
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment
 from experiments.agreement.head_numbers import BLOCK, Sighting, sighting_of
 from experiments.clark2019.surface import BEHAVIOURS
 from experiments.kovaleva2019.patterns import PATTERNS
-from experiments.shared.head_types import TYPES, fitted, named_types
+from experiments.shared.head_types import TYPES, named_types
 from experiments.shared.intervals import drawn
 from experiments.shared.sortings import agreement_kappa
 
@@ -156,14 +156,12 @@ def _patterns(shares: np.ndarray, counts: Counts) -> np.ndarray:
 
 def _types(seen: Sighting, counts: Counts, seed: int) -> Iterator[np.ndarray]:
     """Guan: clusters of the mean features, named by the chapter's rule."""
-    special = [i for i, name in enumerate(seen.parts) if not name.startswith(("window_", "self"))]
-    near = [seen.parts.index(name) for name in ("window_01", "self")]
     defined = ~np.isnan(seen.features).any((1, 2))
     rows = seen.features[defined]
     for draw in counts[:, defined]:
         mean = np.tensordot(draw / draw.sum(), rows, 1)
         try:
-            names = named_types(mean, fitted(mean, 4, seed=seed, special=special), special, near)
+            names = named_types(mean, seen.parts, seed=seed)
         except BadValue:  # two clusters tie, as those of a network that learnt nothing may
             names = ["unnamed"] * len(mean)
         yield np.array([VOCABULARIES["guan"].index(name) for name in names])
@@ -174,13 +172,9 @@ def _roles(seen: Sighting, counts: Counts, threshold: float) -> np.ndarray:
     bits = np.zeros((len(counts), np.prod(seen.shape)), int)  # one for every role
     for place, score in enumerate(JUDGED.values()):
         values = seen.values[f"bias_{score}"]
-        flat = values.reshape(len(values), -1)
-        n = counts @ (~np.isnan(flat)).astype(float)
-        mean, square = _mean(flat, counts), _mean(flat**2, counts)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            sd = np.sqrt(np.maximum(square - mean**2, 0) * n / np.maximum(n - 1, 1))
-            has = np.nan_to_num(from_moments(mean, sd, n, threshold).p, nan=1.0) < ALPHA
-        bits += has * 2**place
+        moments = drawn_moments(counts, values.reshape(len(values), -1), 1)
+        # Without two inputs that define it there is no p, and no role.
+        bits += (from_moments(*moments, threshold).p < ALPHA) * 2**place
     sets = [
         "+".join(role for place, role in enumerate(JUDGED) if code >> place & 1) or NO_ROLE
         for code in range(2 ** len(JUDGED))

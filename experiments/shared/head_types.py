@@ -169,12 +169,15 @@ def naming(
 
 
 def named_types(
-    features: Float[np.ndarray, "head feature"],
-    clusters: Clustering,
-    special: Sequence[int],
-    near: Sequence[int],
+    features: Float[np.ndarray, "head feature"], parts: Sequence[str], *, seed: int
 ) -> list[str]:
-    """The type of each head: the name of its cluster, as `naming` gives it."""
+    """The type of each head: the name of its cluster of four, as `naming` gives it.
+
+    parts  names of the distance features; those of no window and not of self are special tokens
+    """
+    special = [i for i, part in enumerate(parts) if not part.startswith(("window_", "self"))]
+    clusters = fitted(features, len(TYPES), seed=seed, special=special)
+    near = [parts.index(part) for part in ("window_01", "self")]
     names = naming(features, clusters, special, near).names
     return [names[label] for label in clusters.labels]
 
