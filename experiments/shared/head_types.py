@@ -35,11 +35,6 @@ class Clustering:
     inertia: float
     n_moved: int = 0
 
-    @property
-    def sizes(self) -> Int[np.ndarray, " cluster"]:
-        """Heads of each cluster."""
-        return np.bincount(self.labels)
-
     def predict(self, features: Float[np.ndarray, "head feature"]) -> Int[np.ndarray, " head"]:
         """The cluster of each head: that of the nearest centroid."""
         return np.asarray(cdist(checked(features), self.centroids, "sqeuclidean").argmin(1))
