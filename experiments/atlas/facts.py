@@ -86,9 +86,9 @@ class Fact:
         """Bring all columns to arrays: a fact from a file equals the one that was saved."""
         if not self.key:
             raise BadValue("a fact has no key; expected a name such as entropy.")
-        known = {"paper": "", "kind": "number", "unit": "", "diverging": False}
-        for part, usual in known.items():
-            vars(self)[part] = getattr(self, part) or self.declared.get(part, usual)
+        known = {"paper": "", "kind": "number", "unit": "", "diverging": False} | self.declared
+        parts = ("paper", "kind", "unit", "diverging")
+        vars(self).update({part: getattr(self, part) or known[part] for part in parts})
         check_choice(f"kind of fact '{self.key}'", self.kind, KINDS)
         if (self.low is None) != (self.high is None):
             raise BadValue(f"fact '{self.key}' has one end of an interval; expected both or none.")
@@ -101,10 +101,11 @@ class Fact:
         )
         if self.skills:
             self._check_length("skills", self.skills)
-        for low, high in () if self.low is None else zip(self.low, self.high, strict=True):
-            if low > high:
-                what = f"an interval from {low} to {high}"
-                raise BadValue(f"fact '{self.key}' has {what}; expected the lower end first.")
+        if self.low is not None and self.high is not None:
+            for low, high in zip(self.low, self.high, strict=True):
+                if low > high:
+                    what = f"an interval from {low} to {high}"
+                    raise BadValue(f"fact '{self.key}' has {what}; expected the lower end first.")
 
     def _column(self, name: str, given: Iterable[Any], kind: str = "number") -> np.ndarray:
         plain_values = np.asarray(given, dtype=object)  # numbers and strings as Python has them

@@ -35,6 +35,11 @@ class Clustering:
     inertia: float
     n_moved: int = 0
 
+    @property
+    def sizes(self) -> Int[np.ndarray, " cluster"]:
+        """Heads of each cluster."""
+        return np.bincount(self.labels)
+
     def predict(self, features: Float[np.ndarray, "head feature"]) -> Int[np.ndarray, " head"]:
         """The cluster of each head: that of the nearest centroid."""
         return np.asarray(cdist(checked(features), self.centroids, "sqeuclidean").argmin(1))
@@ -164,15 +169,12 @@ def naming(
 
 
 def named_types(
-    features: Float[np.ndarray, "head feature"], parts: Sequence[str], *, seed: int
+    features: Float[np.ndarray, "head feature"],
+    clusters: Clustering,
+    special: Sequence[int],
+    near: Sequence[int],
 ) -> list[str]:
-    """The type of each head: the name of its cluster of four, as `naming` gives it.
-
-    parts  names of the distance features; those of no window and not of self are special tokens
-    """
-    special = [i for i, part in enumerate(parts) if not part.startswith(("window_", "self"))]
-    clusters = fitted(features, len(TYPES), seed=seed, special=special)
-    near = [parts.index(part) for part in ("window_01", "self")]
+    """The type of each head: the name of its cluster, as `naming` gives it."""
     names = naming(features, clusters, special, near).names
     return [names[label] for label in clusters.labels]
 

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from attnlib.data.examples import Question
-from attnlib.errors import CorpusError
+from attnlib.errors import BadValue, CorpusError
 from attnlib.measuring.bootstrap import estimate
 
 Numbers = NDArray[np.float64]
@@ -36,7 +36,7 @@ def exact_match(given: str, accepted: Sequence[str]) -> float:
 
     Two answers of which nothing is left ("The", "...") are equal: 1.
     """
-    wanted = {normalised(answer) for answer in accepted}
+    wanted = {normalised(answer) for answer in _checked(accepted)}
     return float(normalised(given) in wanted)
 
 
@@ -50,7 +50,7 @@ def token_f1(given: str, accepted: Sequence[str]) -> float:
     of v1.1 (that of v2.0 says 1).
     """
     found = Counter(normalised(given).split())
-    return max(_overlap(found, Counter(normalised(a).split())) for a in accepted)
+    return max(_overlap(found, Counter(normalised(a).split())) for a in _checked(accepted))
 
 
 def check_answered(questions: Sequence[Any], corpus: str = "the test") -> None:
@@ -103,3 +103,11 @@ def group_numbers(groups: Sequence[object]) -> NDArray[np.intp]:
 def _overlap(found: Counter[str], wanted: Counter[str]) -> float:
     n_common = (found & wanted).total()
     return 2 * n_common / (found.total() + wanted.total()) if n_common else 0.0
+
+
+def _checked(accepted: Sequence[str]) -> Sequence[str]:
+    """Refuse no answer at all, and a single text, whose letters would pass for answers."""
+    if isinstance(accepted, str) or not accepted:
+        given = f"the text '{accepted}'" if accepted else "no accepted answer"
+        raise BadValue(f"{given} given to compare with; expected a list of one answer or more.")
+    return accepted

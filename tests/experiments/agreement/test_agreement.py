@@ -44,7 +44,7 @@ from experiments.agreement.vocabularies import (
 from experiments.clark2019.surface import behaviours
 from experiments.kovaleva2019.patterns import PATTERNS, rule
 from experiments.shared.chapter import describe_corpus
-from experiments.shared.head_types import fitted, naming
+from experiments.shared.head_types import fitted, named_types
 from experiments.shared.intervals import chance_p
 from experiments.shared.sortings import agreement_kappa
 from tests.attnlib.measuring.test_best_heads import picked, random_maps, random_trees
@@ -105,9 +105,7 @@ def test_types_are_named_clusters_of_the_mean_feature() -> None:
     seen = sighting()
     mean = seen.features.mean(0)
     special, near = [5, 6, 7, 8], [0, 4]
-    clusters = fitted(mean, 4, seed=0, special=special)
-    names = naming(mean, clusters, special, near).names
-    wanted = [names[label] for label in clusters.labels]
+    wanted = named_types(mean, fitted(mean, 4, seed=0, special=special), special, near)
     classes = np.array(VOCABULARIES["guan"])
     assert classes[named_heads(seen, WHOLE)["guan"][0]].tolist() == wanted
 

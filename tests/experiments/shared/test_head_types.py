@@ -76,7 +76,7 @@ def test_clusters_far_apart_are_found_from_any_start(seed: int) -> None:
     pairs = set(zip(found.labels.tolist(), truth, strict=True))
     # From the least special mass to the most.
     assert pairs == {(0, "dense"), (1, "diagonal"), (2, "dense&vertical"), (3, "vertical")}
-    assert np.bincount(found.labels).tolist() == [8, 8, 8, 8]
+    assert found.sizes.tolist() == [8, 8, 8, 8]
     np.testing.assert_allclose(found.centroids, list(CENTRES.values()), atol=0.02)
 
 
@@ -116,7 +116,7 @@ def test_equal_heads_share_a_cluster() -> None:
     points = np.repeat(noise(3), [5, 1, 4], axis=0)
     found = fitted(points, 3, seed=0)
     assert found.inertia == pytest.approx(0)
-    assert sorted(np.bincount(found.labels).tolist()) == [1, 4, 5]
+    assert sorted(found.sizes.tolist()) == [1, 4, 5]
 
 
 # Hartigan's criterion
@@ -210,7 +210,7 @@ def test_shares_that_sum_to_one_do_no_harm() -> None:
     points = np.column_stack([points, np.zeros(30)])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert set(fitted(points, 4, seed=0).labels) == {0, 1, 2, 3}
+        assert (fitted(points, 4, seed=0).sizes > 0).all()
 
 
 # Names

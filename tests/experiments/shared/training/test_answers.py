@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from attnlib.data.examples import Answer, Question
-from attnlib.errors import CorpusError
+from attnlib.errors import BadValue, CorpusError
 from experiments.shared.training import answers
 
 # --- SQuAD's rules as loops -----------------------------------------------------------------
@@ -196,6 +196,14 @@ def test_each_answer_is_scored_against_its_own_question() -> None:
     assert [values.shape for values in empty] == [(0,), (0,)]
     with pytest.raises(CorpusError, match="'3' has no accepted answer"):
         answers.score_answers(["", "", ""], questions)
+
+
+@pytest.mark.parametrize("score", [answers.exact_match, answers.token_f1])
+def test_no_list_of_accepted_answers(score: Score) -> None:
+    with pytest.raises(BadValue, match="no accepted answer given"):
+        score("Paris", [])
+    with pytest.raises(BadValue, match="the text 'Paris' given"):
+        score("P", "Paris")
 
 
 # --- the summary ------------------------------------------------------------------------------
