@@ -44,12 +44,6 @@ def ablate(
     epochs: Annotated[int, typer.Option(help="Of training.")] = 1,
     learning_rate: Annotated[float, typer.Option(help="Of training, at its highest.")] = 2e-4,
     draws: Annotated[int, typer.Option(help="Random sets of heads of the same layers.")] = 10,
-    unit: Annotated[str, typer.Option(help="Of intra, inter: sentence, segment.")] = "sentence",
-    specials: Annotated[
-        str, typer.Option(help="[CLS], [SEP]: of their sentence, or kept.")
-    ] = "sentence",
-    renormalise: Annotated[bool, typer.Option(help="Rows sum to 1 again after a cut.")] = False,
-    length: Annotated[str, typer.Option(help="L of uniform: real, padded, or a number.")] = "real",
     limit: Annotated[int | None, typer.Option(help="At most this many inputs.")] = 100,
     max_length: Annotated[
         int | None,
@@ -61,16 +55,15 @@ def ablate(
 ) -> None:
     """Change heads of a model that has learnt a task; see what that costs, beside random heads."""
     from attnlib.measuring.head_tables import records
-    from experiments.shared.ablate_command import ablation, head_words, manner, show_ablation
+    from experiments.shared.ablate_command import ablation, head_words, show_ablation
 
     chosen = head_words(heads or (), layer or (), kind or ())
-    how = manner(mode, unit=unit, specials=specials, renormalise=renormalise, length=length)
     with bar(f"answering {task} with {model}"):
         table = ablation(
             model,
             task,
             chosen,
-            how=how,
+            mode=mode,
             each=each,
             train=train,
             train_limit=train_limit,
@@ -85,7 +78,7 @@ def ablate(
     if json:
         print_json(records(table))
         return
-    show_ablation(table, console)
+    show_ablation(table)
 
 
 @app.command()

@@ -22,8 +22,7 @@ from attnlib.plots.lines import Lines, as_table
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.kovaleva2019.patterns import MAX_LENGTH, all_maps
-from experiments.kovaleva2019.tuning import drawn_again
-from experiments.shared.intervals import drawn, mean_ends
+from experiments.shared.intervals import drawn, drawn_places, mean_ends
 
 ASSET, REFERENCE = "kovaleva-reference", "kovaleva_heads_digitised.tsv"
 LONGEST_SENTENCE, LONGEST_ELEMENT, LEAST_DISTANCE = 12, 3, 2
@@ -122,7 +121,7 @@ def _standing_out(scores: np.ndarray, lead: np.ndarray, seed: int) -> dict[str, 
         best = np.nanmean(scores[chosen_on], axis=0).argmax()
         return float(np.nanmean(lead[tested_on], axis=0).ravel()[best])
 
-    for at in drawn_again(len(scores), generator):
+    for at in drawn_places(len(scores), generator):
         mean = np.nanmean(scores[at], axis=0)
         strong.append(float((mean >= mean.mean() + DEVIATIONS * mean.std()).sum()))
         best.append(lead_of_best(at, at))

@@ -27,8 +27,8 @@ from attnlib.metrics.registry import Metric, Partial
 from attnlib.models import Encoder, load_encoder, weights_digest
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.kovaleva2019.tuning import drawn_again, measure_tuned
-from experiments.shared.intervals import drawn
+from experiments.kovaleva2019.tuning import measure_tuned
+from experiments.shared.intervals import drawn, drawn_places
 from experiments.shared.sortings import kappa
 from experiments.shared.training.taskplans import tuned_model
 
@@ -203,7 +203,7 @@ def drawn_heads(maps: pd.DataFrame, seed: int) -> list[np.ndarray]:
     """All places, then those of heads drawn again: maps of one head are similar and go together."""
     of_head = maps.assign(place=range(len(maps))).groupby(["model", "layer", "head"], sort=False)
     places = [place.to_numpy() for _, place in of_head["place"]]
-    _, *draws = drawn_again(len(places), np.random.default_rng(seed))
+    _, *draws = drawn_places(len(places), np.random.default_rng(seed))
     return [np.arange(len(maps)), *(np.concatenate([places[i] for i in row]) for row in draws)]
 
 
@@ -567,7 +567,7 @@ def pattern_overview(
     for table, task in zip(counted, tasks, strict=True):
         n_layers = int(table["layer"].max())
         counts = table[list(PATTERNS)].to_numpy(float).reshape(-1, n_layers, len(PATTERNS))
-        places = drawn_again(len(counts), generator)
+        places = drawn_places(len(counts), generator)
         called = np.stack([counts[at].mean(0) for at in places])  # draw layer called
         called = called / called.sum(-1, keepdims=True)
         for layer, own in enumerate([called.mean(1), *called.swapaxes(0, 1)]):

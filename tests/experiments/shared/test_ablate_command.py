@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -12,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from rich.console import Console
 
 from attnlib.attention.ablation import matched_draws
 from attnlib.attention.interventions import Intervention
@@ -153,9 +151,9 @@ def test_the_table_on_the_terminal(known: list[Any], run: Run) -> None:
 
 
 def shown(table: pd.DataFrame) -> str:
-    console = Console(width=160, file=io.StringIO())
-    command.show_ablation(table, console)
-    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+    with command.console.capture() as captured:
+        command.show_ablation(table)
+    return captured.get()
 
 
 LOST = {"lost": 0.5, "low": math.nan, "high": math.nan}
@@ -208,20 +206,13 @@ def test_every_option_reaches_the_intervention(
         return table
 
     monkeypatch.setattr(command, "changed_together", spy)
-    how = ("--action", "no_inter", "--unit", "segment", "--specials", "kept", "--renormalise")
-    rest = ("--length", "padded", "--draws", 7, "--seed", 4, "--limit", 3)
-    assert run(*known, "--heads", "3-4", *how, *rest, "--json")[0] == 0
+    rest = ("--action", "no_inter", "--draws", 7, "--seed", 4, "--limit", 3)
+    assert run(*known, "--heads", "3-4", *rest, "--json")[0] == 0
     ((heads, options),) = seen
     assert heads == {(2, 3)} and toy[-1] == ("toy:dev", 3)
-    assert options == {
-        **{"action": "no_inter", "unit": "segment", "specials": "kept", "renormalise": True},
-        **{"length": "padded", "draws": 7, "seed": 4},
-    }
+    assert options == {"action": "no_inter", "draws": 7, "seed": 4}
     assert run(*known, "--heads", "3-4", "--json")[0] == 0
-    assert seen[1][1] == {
-        **{"action": "zero", "unit": "sentence", "specials": "sentence", "renormalise": False},
-        **{"length": "real", "draws": 10, "seed": 0},
-    }
+    assert seen[1][1] == {"action": "zero", "draws": 10, "seed": 0}
 
 
 def test_types_are_those_of_the_model_on_the_questions(
@@ -280,9 +271,6 @@ def sentence(err: str) -> str:
         (("--heads", "1-5"), "expected layers 1 to 3 and heads 1 to 4"),
         (("--heads", "1-1", "--draws", -1), "-1 random sets"),
         (("--heads", "1-1", "--action", "prune"), "zero, uniform, no_intra, no_inter"),
-        (("--heads", "1-1", "--unit", "word"), "sentence, segment"),
-        (("--heads", "1-1", "--specials", "no"), "sentence, kept"),
-        (("--heads", "1-1", "--length", "long"), "real, padded"),
         (("--each", "--epochs", 0), "epochs is 0"),
         (("--each", "--seed", -1), "seed is -1"),
     ],
