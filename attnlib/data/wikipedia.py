@@ -83,7 +83,7 @@ def squad_paragraphs(folder: Path) -> Paragraphs:
     """The paragraphs that SQuAD asks about: a jsonl file of them, or SQuAD's own table."""
     path = find_file(folder, "wiki_paragraphs.jsonl", "dev.parquet")
     articles: dict[str, dict[str, None]] = {}  # SQuAD's table repeats a context per question
-    for title, text in read_examples(path, _titled)[0]:
+    for title, text in read_examples(_titled, path)[0]:
         articles.setdefault(title, {})[text] = None
     items: list[Paragraph] = []
     for title, texts in articles.items():
