@@ -313,25 +313,24 @@ def _segments(folder: Path, options: Options, name: str, files: Sequence[str]) -
             "Wikipedia segments are cut to a number of pieces. Pass tokenizer= (the model's, or a "
             "function from a text to its pieces)."
         )
-    paragraphs = _paragraphs(name, folder, options)
+    paragraphs, left_out = _paragraphs(name, folder, options)
     made, skipped = segments(
-        paragraphs.items,
+        paragraphs,
         piece_length(options.tokenizer),
         max_length=options.max_length,
         n=options.limit,
         seed=options.seed,
     )
-    return made, Counter(skipped) + Counter(paragraphs.skipped)
+    return made, skipped + left_out
 
 
 def _parsed_sentences(folder: Path, options: Options, name: str, files: Sequence[str]) -> Read:
     """Sentences of paragraphs in random order until there are enough, then in corpus order."""
-    paragraphs = _paragraphs(name, folder, options)
-    items = paragraphs.items
-    texts: list[tuple[str, Part]] = [(item.id, item.text) for item in items]
+    paragraphs, left_out = _paragraphs(name, folder, options)
+    texts: list[tuple[str, Part]] = [(one.id, one.text) for one in paragraphs]
     found, skipped = _parsed(name.removesuffix("-parsed"), texts, options)
-    trees = [replace(tree, document=items[place].article) for place, tree in found]
-    return trees, skipped + Counter(paragraphs.skipped)
+    trees = [replace(tree, document=paragraphs[place].article) for place, tree in found]
+    return trees, skipped + left_out
 
 
 def _treebank(folder: Path, options: Options, name: str, files: Sequence[str]) -> Read:

@@ -80,7 +80,7 @@ def check_file(asset: Asset, path: Path, file: File, hint: str, promise: str = "
             f"{asset.name}: {file.name} has {size:,} bytes, expected {file.bytes:,}. {hint}"
         )
     found = sha256_of(path)
-    expected = file.pin or promise
+    expected = file.sha256 or promise
     is_git = len(expected) == 40
     actual = git_blob_id(path) if is_git else found
     if expected and actual != expected:
