@@ -6,6 +6,7 @@ import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 Part = str | tuple[str, ...]
 """One side of an input: plain text, or words that must be aligned to pieces."""
@@ -183,7 +184,7 @@ class CorefDocument(_Words):
         """
         known = self._annotated(mention, self.mention_heads)
         if known is not None:
-            return int(known)
+            return known
         if self.heads is None:
             return mention.end - 1
         outside = (w for w in range(mention.start, mention.end) if self.heads[w] not in mention)
@@ -193,15 +194,13 @@ class CorefDocument(_Words):
         """pronoun, proper or nominal: as annotated, or by the tag of the head word."""
         known = self._annotated(mention, self.mention_types)
         if known is not None:
-            return str(known)
+            return known
         if self.tags is None:
             raise ValueError(f"document '{self.id}' has neither mention types nor tags")
         tag = self.tags[self.head_word(mention)]
         return {"PRON": "pronoun", "PROPN": "proper"}.get(tag, "nominal")
 
-    def _annotated(
-        self, mention: Span, values: tuple[tuple[int | str, ...], ...] | None
-    ) -> int | str | None:
+    def _annotated(self, mention: Span, values: tuple[tuple[Any, ...], ...] | None) -> Any:
         """What stands beside the clusters for this mention, if anything does."""
         for cluster, beside in zip(self.clusters, values or (), strict=False):
             if mention in cluster:

@@ -90,9 +90,9 @@ def made_in_order(
         found += [(place, item) for item in items[:room]]
         skipped.update(left_out)
     if kept is not None and len(known) > n_known:
-        keep_rows(kept, (_row(place, *known[place]) for place in sorted(known)))
+        rows = (
+            {"place": place, "items": list(map(asdict, items)), "skipped": dict(left_out)}
+            for place, (items, left_out) in sorted(known.items())
+        )
+        keep_rows(kept, rows)
     return sorted(found, key=lambda pair: pair[0]), +skipped
-
-
-def _row(place: int, items: list[Any], skipped: Mapping[str, int]) -> dict[str, Any]:
-    return {"place": place, "items": [asdict(item) for item in items], "skipped": dict(skipped)}
