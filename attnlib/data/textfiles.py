@@ -105,8 +105,8 @@ def read_rows(path: Path) -> Iterator[tuple[int, Fields]]:
     if name.endswith(".jsonl"):
         return _json_rows(path)
     if name.startswith("sts-"):
-        return _table_rows(path, "\t", STS_COLUMNS)
-    return _table_rows(path, "," if name.endswith(".csv") else "\t")
+        return _table_rows(path, PlainTabs, STS_COLUMNS)
+    return _table_rows(path, csv.excel if name.endswith(".csv") else PlainTabs)
 
 
 def _json_rows(path: Path) -> Iterator[tuple[int, Fields]]:
@@ -123,19 +123,22 @@ def _json_rows(path: Path) -> Iterator[tuple[int, Fields]]:
         yield number, value
 
 
+class PlainTabs(csv.excel_tab):
+    """Cells between tabs; quotes are plain characters (GLUE's files)."""
+
+    quoting = csv.QUOTE_NONE
+
+
 def _table_rows(
-    path: Path, separator: str, header: tuple[str, ...] = ()
+    path: Path, dialect: type[csv.Dialect], header: tuple[str, ...] = ()
 ) -> Iterator[tuple[int, Fields]]:
-    """Cells between commas, where quoted ones may hold line ends; or between tabs, where quotes are
-    plain characters (GLUE's files).
+    """Cells of a dialect; between commas quoted ones may hold line ends.
 
     Without `header` the first line names the columns, and every row must have that many.
     With it the columns are named here, and further unnamed columns are ignored.
     """
     names = header
-    quotes = csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL
-    text = io.StringIO(read_text(path))
-    reader = csv.reader(text, delimiter=separator, quoting=quotes, strict=True)
+    reader = csv.reader(io.StringIO(read_text(path)), dialect, strict=True)
     try:
         for cells in reader:
             if not any(cell.strip() for cell in cells):
