@@ -14,6 +14,9 @@ Part = str | tuple[str, ...]
 Parts = tuple[Part, ...]
 Starts = tuple[tuple[int, ...], ...]
 
+LONGEST_SENTENCE, LONGEST_ELEMENT, LEAST_DISTANCE = 12, 3, 2
+"""Words: of the sentences, elements and links of frames that Kovaleva 2019 keeps (sec. 4.2)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Example:
@@ -237,6 +240,12 @@ class FrameExample(_Words):
     @property
     def core_elements(self) -> tuple[tuple[str, Span], ...]:
         return tuple(e for e, is_core in zip(self.elements, self.core, strict=True) if is_core)
+
+    def passes_filter(self, element: Span) -> bool:
+        """Kovaleva 2019, sec. 4.2: a short sentence, a short element, and no linked neighbours."""
+        between = max(element.start - self.target.end, self.target.start - element.end)
+        short = len(self.words) <= LONGEST_SENTENCE and len(element) <= LONGEST_ELEMENT
+        return short and between + 1 >= LEAST_DISTANCE
 
 
 _SPLITTER = tomllib.loads(Path(__file__).with_name("sentences.toml").read_text(encoding="utf-8"))
