@@ -20,7 +20,7 @@ from torch import Tensor
 
 from attnlib.attention.maps import refuse_infinite
 from attnlib.attention.words import word_maps
-from attnlib.data.corpora import ALIASES, Corpus, known_corpora, load_corpus
+from attnlib.data.corpora import Corpus, corpus_name, known_corpora, load_corpus
 from attnlib.data.examples import Tree
 from attnlib.errors import BadValue, CorpusError, UnknownName, check_choice, did_you_mean
 from attnlib.measuring.bootstrap import REPLICATES, by_group, estimate
@@ -129,9 +129,8 @@ def is_punct(label: str) -> bool:
 
 def load_trees(name: str | Path, *, limit: int | None = None, seed: int = 0) -> Corpus:
     """The treebank of that name or file; a corpus of another kind is refused, unread if known."""
-    known, given = known_corpora(), ALIASES.get(str(name), str(name))
-    info = known.get(given) or known.get(f"{given}:dev")
-    found = info or load_corpus(name, limit=limit, seed=seed)
+    known = known_corpora()
+    found = known.get(corpus_name(str(name))) or load_corpus(name, limit=limit, seed=seed)
     if found.kind != "tree":
         banks = ", ".join(key for key, other in known.items() if other.kind == "tree")
         raise CorpusError(

@@ -11,7 +11,12 @@ import pandas as pd
 
 from attnlib.data.assets import resolve
 from attnlib.data.corpora import Corpus, examples_digest
-from attnlib.data.examples import FrameExample
+from attnlib.data.examples import (
+    LEAST_DISTANCE,
+    LONGEST_ELEMENT,
+    LONGEST_SENTENCE,
+    FrameExample,
+)
 from attnlib.errors import CorpusError
 from attnlib.measuring.head_tables import head_rows, layer_means, rank_correlation
 from attnlib.measuring.significance import benjamini_hochberg, one_sided
@@ -25,7 +30,6 @@ from experiments.kovaleva2019.patterns import MAX_LENGTH, all_maps
 from experiments.shared.intervals import drawn, drawn_places, mean_ends
 
 ASSET, REFERENCE = "kovaleva-reference", "kovaleva_heads_digitised.tsv"
-LONGEST_SENTENCE, LONGEST_ELEMENT, LEAST_DISTANCE = 12, 3, 2
 DEVIATIONS = 3
 """A head stands out if its mean exceeds the mean over heads by so many standard deviations."""
 HALVES = 200
@@ -40,14 +44,8 @@ OWN_LIST = "framenet-473"
 
 def passes_filter(example: FrameExample) -> bool:
     """The paper's filter: short sentences, short core elements, and no linked neighbours."""
-    target, elements = example.target, [span for _, span in example.core_elements]
-    between = [max(one.start - target.end, target.start - one.end) for one in elements]
-    return (
-        bool(elements)
-        and len(example.words) <= LONGEST_SENTENCE
-        and all(len(span) <= LONGEST_ELEMENT for span in elements)
-        and all(words_between + 1 >= LEAST_DISTANCE for words_between in between)
-    )
+    elements = [span for _, span in example.core_elements]
+    return bool(elements) and all(map(example.passes_filter, elements))
 
 
 def chosen_frames(corpus: Corpus) -> Corpus:
