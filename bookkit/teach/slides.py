@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-
 from bookkit.claims import CLAIMS, FIGURES, LEDGER
 from bookkit.errors import NotebookError
 from bookkit.pagetables import BADGES
