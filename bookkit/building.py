@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
@@ -31,7 +30,7 @@ from bookkit.pages.site import build_site
 from bookkit.pages.vendor import vendor
 from bookkit.project import hook, project_root
 from bookkit.store import versions, write_whole
-from bookkit.teach.handouts import hand_out, teachable
+from bookkit.teach.handouts import hand_outs, teachable
 
 Say = Callable[[str], None]
 PUBLISHED = "standard"
@@ -86,7 +85,7 @@ def build_published(say: Say = print) -> Path:
     """
     edition, root = load_edition(PUBLISHED), project_root()
     folder = root / "_build" / "published"
-    executed = {}
+    files: dict[str, Path | str] = {}
     for chapter in edition.chapters:
         path = root / "book" / "published" / f"{chapter.page}.ipynb"
         if not path.is_file():
@@ -96,13 +95,12 @@ def build_published(say: Say = print) -> Path:
         renewed = with_prose_of(source, ran)
         if renewed is None:
             say(f"{chapter.page}: its code has changed since it was run; shown as it was then")
-        target = folder / "notebooks" / path.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(json.dumps(renewed or ran, ensure_ascii=False), encoding="utf-8")
-        executed[chapter.page] = target
-    if not executed:
+        files[path.name] = json.dumps(renewed or ran, ensure_ascii=False)
+    if not files:
         how = f"Run `attnlib book {PUBLISHED}` and `attnlib publish` first."
         raise UnknownName(f"no chapter was published. {how}")
+    _sync(files, folder / "notebooks")
+    executed = {Path(name).stem: folder / "notebooks" / name for name in files}
     index = build_pages(edition, executed, folder, say)
     _tell(index, edition, executed, say)
     return index
@@ -254,9 +252,8 @@ def build_pages(edition: Edition, executed: Mapping[str, Path], folder: Path, sa
             files[f"notebooks/{chapter.page}.ipynb"] = json.dumps(page, ensure_ascii=False)
     files |= pages.generated(root, edition, executed)
     files |= _without_dead_links(files, edition, executed)
-    handouts = folder / "handouts"
-    for path in hand_out(teachable(), executed, handouts):
-        files[f"_extra/handouts/{path.relative_to(handouts)}"] = path
+    given = hand_outs(teachable(), executed)
+    files |= {f"_extra/handouts/{name}": text for name, text in given.items()}
     scripts = root / "_build" / "cache" / "vendored"
     have_scripts = scripts.is_dir() or _vendored(scripts, say)
     if have_scripts:
@@ -306,15 +303,14 @@ def _without_dead_links(
 
 def _vendored(scripts: Path, say: Say) -> bool:
     """Fetch the scripts into a folder that appears only when it is complete."""
-    partial = scripts.with_name(f".vendored.{os.getpid()}")
-    try:
-        if not vendor(partial, scripts.with_name("npm")):
-            say("pages: no npm or no network, so formulas stay as TeX and widgets do not show")
-            return False
-        partial.rename(scripts)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    return True
+    scripts.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".vendored-", dir=scripts.parent) as folder:
+        partial = Path(folder) / scripts.name
+        if vendor(partial, scripts.with_name("npm")):
+            partial.rename(scripts)
+            return True
+    say("pages: no npm or no network, so formulas stay as TeX and widgets do not show")
+    return False
 
 
 def _contents(root: Path, edition: Edition, executed: Mapping[str, Path]) -> str:

@@ -30,8 +30,8 @@ def teach(
     *,
     edition: str = "standard",
     say: Callable[[str], None] = print,
-) -> list[Path]:
-    """Write the student copy and the slides of every chapter; the paths of the files.
+) -> None:
+    """Write the student copy and the slides of every chapter.
 
     edition  whose executed chapters the slides show; a chapter that was not run has no slides yet
     """
@@ -46,15 +46,16 @@ def teach(
         if name not in executed:
             how = f"Run `attnlib book pocket --only {name}`, then teach with `--edition pocket`."
             say(f"{name}: no slides, since the {edition} edition has not run it here. {how}")
-    written = hand_out(chosen, executed, out)
-    for path in written:
+    for name, text in hand_outs(chosen, executed).items():
+        path = out / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
         kind = "slides" if path.suffix == ".html" else "student copy"
         say(f"{path.stem}: {kind} in {path}")
-    return written
 
 
-def hand_out(chapters: Iterable[str], executed: Mapping[str, Path], out: Path) -> list[Path]:
-    """Write student copies of some chapters, and slides of those that were run.
+def hand_outs(chapters: Iterable[str], executed: Mapping[str, Path]) -> dict[str, str]:
+    """Student copies of some chapters, and slides of those that were run, by their places.
 
     The same notebooks always give the same files.
     executed  chapter -> its executed notebook
@@ -65,16 +66,12 @@ def hand_out(chapters: Iterable[str], executed: Mapping[str, Path], out: Path) -
         source = json.loads(notebook_path(name).read_text(encoding="utf-8"))
         copy = student_copy(source, papers)
         text = json.dumps(copy, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
-        texts[out / "notebooks" / f"{name}.ipynb"] = text
+        texts[f"notebooks/{name}.ipynb"] = text
         if name in executed:
             cells = json.loads(executed[name].read_text(encoding="utf-8"))["cells"]
             teaching = _text(book / "teach" / f"{name}.md")
-            slides = deck(cells, name, papers=papers, teaching=teaching)
-            texts[out / "slides" / f"{name}.html"] = slides
-    for path, text in texts.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return list(texts)
+            texts[f"slides/{name}.html"] = deck(cells, name, papers=papers, teaching=teaching)
+    return texts
 
 
 def _text(path: Path) -> str:

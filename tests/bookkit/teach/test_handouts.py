@@ -217,7 +217,7 @@ def test_a_book_may_have_no_exercises(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(exercises, "project_root", lambda: tmp_path)
     monkeypatch.setattr(handouts, "project_root", lambda: tmp_path)
     assert handouts.teachable() == [] and handouts.exercise_counts() == {"exercises": 0}
-    assert handouts.hand_out(handouts.teachable(), {}, tmp_path / "out") == []
+    assert handouts.hand_outs(handouts.teachable(), {}) == {}
     with pytest.raises(UnknownName, match=r"exercise 'clark-3'\. Known: none"):
         exercises.check("clark-3", 1)
 
