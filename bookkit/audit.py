@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -81,9 +81,7 @@ def _same(kept: pd.Series, again: pd.Series) -> bool:
 # --- commands -------------------------------------------------------------------------------------
 
 
-def verify(
-    edition: Edition, *, only: str | None, seconds: float, say: Callable[[str], None] = print
-) -> int:
+def verify(edition: Edition, *, only: str | None, seconds: float) -> int:
     """Run the chapters of an edition from the store, and compute its cheap results again.
 
     Numbers that differ from the kept ones by more than `TOLERANCE` stop it with an error.
@@ -99,7 +97,7 @@ def verify(
                 run_notebook(source, chapter_parameters(edition, chapter), out)
                 runs = ledger.carried(out, RUNS)
             again = sum(bool(one.get("verified")) for one in runs)
-            say(f"{chapter.page}: {again} of {len(runs)} results computed again, all as kept")
+            print(f"{chapter.page}: {again} of {len(runs)} results computed again, all as kept")
             total += again
     return total
 

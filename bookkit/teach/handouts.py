@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from bookkit import ledger
@@ -24,13 +24,7 @@ def teachable() -> list[str]:
     return list(dict.fromkeys(one.chapter for one in catalogue().values()))
 
 
-def teach(
-    chapters: Iterable[str] = (),
-    out: Path = Path("teaching"),
-    *,
-    edition: str = "standard",
-    say: Callable[[str], None] = print,
-) -> None:
+def teach(chapters: Iterable[str], out: Path, *, edition: str) -> None:
     """Write the student copy and the slides of every chapter.
 
     edition  whose executed chapters the slides show; a chapter that was not run has no slides yet
@@ -45,13 +39,13 @@ def teach(
     for name in chosen:
         if name not in executed:
             how = f"Run `attnlib book pocket --only {name}`, then teach with `--edition pocket`."
-            say(f"{name}: no slides, since the {edition} edition has not run it here. {how}")
+            print(f"{name}: no slides, since the {edition} edition has not run it here. {how}")
     for name, text in hand_outs(chosen, executed).items():
         path = out / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         kind = "slides" if path.suffix == ".html" else "student copy"
-        say(f"{path.stem}: {kind} in {path}")
+        print(f"{path.stem}: {kind} in {path}")
 
 
 def hand_outs(chapters: Iterable[str], executed: Mapping[str, Path]) -> dict[str, str]:
