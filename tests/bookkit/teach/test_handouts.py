@@ -208,16 +208,16 @@ def test_teach_writes_copies_and_slides(run: Any, tmp_path: Path) -> None:
 def test_teach_says_what_it_cannot_do(run: Any, tmp_path: Path) -> None:
     code, _, err = run("teach", "clark", "--out", tmp_path)
     assert code == 2 and "Did you mean 'clark2019'?" in err
-    said: list[str] = []
-    handouts.teach(["clark2019"], tmp_path, edition="paper", say=said.append)
-    assert "no slides" in said[0] and "attnlib book pocket --only clark2019" in said[0]
+    _, out, _ = run("teach", "clark2019", "--out", tmp_path, "--edition", "paper")
+    said = out.splitlines()[0]
+    assert "no slides" in said and "attnlib book pocket --only clark2019" in said
 
 
 def test_a_book_may_have_no_exercises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exercises, "project_root", lambda: tmp_path)
     monkeypatch.setattr(handouts, "project_root", lambda: tmp_path)
     assert handouts.teachable() == [] and handouts.exercise_counts() == {"exercises": 0}
-    assert handouts.hand_out(handouts.teachable(), {}, tmp_path / "out") == []
+    assert handouts.hand_outs(handouts.teachable(), {}) == {}
     with pytest.raises(UnknownName, match=r"exercise 'clark-3'\. Known: none"):
         exercises.check("clark-3", 1)
 
@@ -272,7 +272,7 @@ def test_commands_and_labels_on_the_pages_exist(path: Path) -> None:
 
 
 def test_tables_of_exercises_come_from_the_catalogue() -> None:
-    table = handouts.exercise_table("guan2020")
+    table = handouts.parts_for_teachers(())["book/_generated/exercises_guan2020.md"]
     assert table.count("\n") == 2 + len(of_chapter("guan2020"))
     assert "| **warm-up** | {ref}`A distance feature by hand <guan-by-hand>` |" in table
     assert handouts.exercise_counts()["exercises"] == len(catalogue())
@@ -298,9 +298,8 @@ def lay_out(folder: Path) -> None:
         (folder / "notebooks" / f"{name}.ipynb").write_text(text, encoding="utf-8")
     generated = folder / "book" / "_generated"
     generated.mkdir()
-    for name in NOTEBOOKS:
-        (generated / f"exercises_{name}.md").write_text(handouts.exercise_table(name))
-    (generated / "handouts.md").write_text(handouts.handout_links(published))
+    for place, text in handouts.parts_for_teachers(published).items():
+        (folder / place).write_text(text)
     (folder / "book" / "atlas.md").write_text(atlas_page({}))
     chapters = [f"notebooks/{name}" for name in NOTEBOOKS]
     chapters += ["book/references", "book/atlas", "book/reading_maps"]
