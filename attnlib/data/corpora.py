@@ -123,6 +123,12 @@ class Corpus:
     def __iter__(self) -> Iterator[Example]:
         return iter(self.examples)
 
+    def to_dataset(self) -> Any:
+        """The examples as a `datasets.Dataset`, one column per field."""
+        from datasets import Dataset
+
+        return Dataset.from_list([asdict(example) for example in self.examples])
+
 
 def load_corpus(
     name_or_path: str | Path,
@@ -179,6 +185,18 @@ def corpus_name(given: str) -> str:
     """The full name behind a shorter one: an alias, or a task, which means its dev split."""
     name = ALIASES.get(given, given)
     return f"{name}:dev" if f"{name}:dev" in _CORPORA else name
+
+
+def corpus_of_dataset(dataset: Any, *, text: str = "text", pair: str | None = None) -> Corpus:
+    """A `datasets.Dataset` of one's own as a corpus; `text` and `pair` name its columns."""
+    for column in filter(None, (text, pair)):
+        if column not in dataset.column_names:
+            raise CorpusError(
+                f"the dataset has no column '{column}'; it has {', '.join(dataset.column_names)}."
+            )
+    rows = enumerate(dataset)
+    examples = [Segment(str(i), row[text], row[pair] if pair else None) for i, row in rows]
+    return _corpus("dataset", "segment", examples, {}, "a dataset in memory")
 
 
 def with_trees(corpus: Corpus) -> Corpus:

@@ -716,3 +716,14 @@ def test_wiki_paragraphs_of_the_mirror() -> None:
     corpus = load_corpus("wiki-paragraphs", tokenizer=str.split)
     assert len(corpus) > 1000
     assert all(len(e.text.split()) + len(e.pair.split()) <= 125 for e in corpus.examples)
+
+
+def test_a_corpus_and_a_dataset_are_the_same_texts() -> None:
+    from datasets import Dataset
+
+    given = Dataset.from_dict({"a": ["one text", "two"], "b": ["its pair", "another"]})
+    corpus = corpora.corpus_of_dataset(given, text="a", pair="b")
+    assert [example.parts for example in corpus] == [("one text", "its pair"), ("two", "another")]
+    assert corpus.to_dataset()["text"][:] == ["one text", "two"]
+    with pytest.raises(CorpusError, match="no column 'c'; it has a, b"):
+        corpora.corpus_of_dataset(given, text="c")
