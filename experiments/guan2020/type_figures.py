@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
@@ -67,13 +65,6 @@ def type_legend(figure: Figure) -> None:
     swatches = [Patch(color=look.colour, lw=0, label=name) for name, look in TYPE_LOOKS.items()]
     shape: Any = {"loc": "outside lower center", "ncols": 5, "handlelength": 1.0}
     figure.legend(handles=swatches, fontsize=8.5, **shape, **style.TIGHT)
-
-
-def template(name: str) -> Template:
-    """A page of this folder as HTML, up to its numbers and words."""
-    folder = FileSystemLoader(Path(__file__).parent)
-    how: Any = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
-    return Environment(loader=folder, autoescape=True, **how).get_template(name)
 
 
 def feature_name(feature: str) -> str:

@@ -26,12 +26,12 @@ from attnlib.models import Encoder
 from attnlib.plots.drawing import need
 from attnlib.plots.viewer import asset
 from bookkit.store import Found, experiment
+from bookkit.templates import filled
 from experiments.guan2020.models import model_of
 from experiments.guan2020.type_figures import (
     TYPE_LOOKS,
     feature_name,
     feature_order,
-    template,
     typed_heads,
 )
 
@@ -128,8 +128,8 @@ class MapWall:
         return replace(self, caption=caption)
 
     def _repr_html_(self) -> str:
-        page = template("wall.html")
-        return page.render(**self.parts, caption=self.caption, alt=self.alt)
+        page = Path(__file__).with_suffix(".html")
+        return filled(page, **self.parts, caption=self.caption, alt=self.alt)
 
 
 def map_wall(
