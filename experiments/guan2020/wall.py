@@ -28,12 +28,7 @@ from attnlib.plots.viewer import asset
 from bookkit.store import Found, experiment
 from bookkit.templates import filled
 from experiments.guan2020.models import model_of
-from experiments.guan2020.type_figures import (
-    TYPE_LOOKS,
-    feature_name,
-    feature_order,
-    typed_heads,
-)
+from experiments.guan2020.type_figures import TYPE_LOOKS, feature_name, feature_order, typed_heads
 
 STEPS = 255
 """A weight is kept as a whole number of so many steps."""
@@ -66,32 +61,24 @@ def wall_maps(
     example = opening(questions.examples[0], own, max_pieces)
     (encoded,) = tokenized([example], own)
     batch = Collator(own)([encoded])
-    rows = [
-        {"layer": layer + 1, "head": head + 1, "map": packed(one)}
-        for layer, heads in enumerate(all_maps(own, batch))
-        for head, one in enumerate(heads.cpu().numpy())
-    ]
-    tokens = own.tokenizer.convert_ids_to_tokens(encoded.ids)
-    return Found(
-        pd.DataFrame(rows), facts={"pieces": list(tokens), "model": model, "inputs": 1, "passes": 1}
-    )
+    maps = [[packed(one) for one in heads] for heads in all_maps(own, batch).cpu().numpy()]
+    tokens = list(own.tokenizer.convert_ids_to_tokens(encoded.ids))
+    facts = {"pieces": tokens, "model": model, "inputs": 1, "passes": 1}
+    return Found(head_rows(map=np.array(maps, dtype=object)), facts=facts)
 
 
 def opening(question: Question, encoder: Encoder, max_pieces: int) -> Question:
     """A question with as many whole sentences of its paragraph as fit."""
     starts = question.starts[1] if question.starts else sentence_starts(question.context)
-    best = None
-    for end in (*starts[1:], len(question.context)):
+    for end in (len(question.context), *reversed(starts[1:])):
         shorter = replace(question, context=question.context[:end].strip(), starts=None)
         (encoded,) = tokenized([shorter], encoder)
         if len(encoded) <= max_pieces:
-            best = shorter
-    if best is None:
-        raise BadValue(
-            f"question '{question.id}' and its first sentence have more than {max_pieces} pieces. "
-            "Use a larger max_pieces."
-        )
-    return best
+            return shorter
+    raise BadValue(
+        f"question '{question.id}' and its first sentence have more than {max_pieces} pieces. "
+        "Use a larger max_pieces."
+    )
 
 
 def packed(weights: np.ndarray) -> str:
