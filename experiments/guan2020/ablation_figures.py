@@ -187,7 +187,6 @@ def excess_bars(table: pd.DataFrame) -> Drawing:
 # --- the tables in the paper's layout -------------------------------------------------------------
 
 NUMBERS = ("2", "3")
-_GROUPS = {"untapped": "no tap", "intra": "remove", "inter": "remove"}
 
 
 def paper_table(table: pd.DataFrame, number: str = "2") -> PageTable:
@@ -202,13 +201,12 @@ def paper_table(table: pd.DataFrame, number: str = "2") -> PageTable:
     rows = rows[rows["table"].astype(str) == number].reset_index(drop=True)
     if rows.empty:
         raise BadValue(f"no row belongs to Table {number}; the column table says '2' or '3'.")
-    groups = rows["kind"].replace(_GROUPS)
-    told = rows.assign(
-        group=groups.where(groups != groups.shift(), ""),
-        touched=rows["types"].map(touched_types),
-    ).to_dict("records")
+    groups = rows["kind"].replace("untapped", "no tap")
+    told = rows.assign(group=groups.where(groups != groups.shift(), ""))
+    told["touched"] = rows["types"].map(touched_types)
     page, types = Path(__file__).with_suffix(".html"), list(TYPE_LOOKS)
-    head, body = (filled(page, number=number, types=types, rows=part) for part in ([], told))
+    head = filled(page, number=number, types=types, rows=[])
+    body = filled(page, number=number, types=types, rows=told.to_dict("records"))
     return PageTable("", rows, head, body, "attn-ablations")
 
 

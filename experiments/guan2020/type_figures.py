@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -27,14 +26,12 @@ from attnlib.plots.rows import OURS
 
 # Of all fours of the palette that keep orange for special tokens and blue for neighbours, these
 # stay farthest apart for the three kinds of colour blindness.
-TYPE_LOOKS: Mapping[str, style.Look] = MappingProxyType(
-    {
-        "dense": style.Look(style.LOOKS["block"].colour, "o", (0, (3, 1, 1, 1))),
-        "diagonal": style.Look(style.LOOKS["next"].colour, "D", "-"),
-        "dense&vertical": style.Look(style.LOOKS["self"].colour, "s", (0, (5, 1.5))),
-        "vertical": style.Look(style.LOOKS["special"].colour, "^", (0, (1.5, 1.2))),
-    }
-)
+TYPE_LOOKS: Mapping[str, style.Look] = {
+    "dense": style.Look(style.LOOKS["block"].colour, "o", (0, (3, 1, 1, 1))),
+    "diagonal": style.Look(style.LOOKS["next"].colour, "D", "-"),
+    "dense&vertical": style.Look(style.LOOKS["self"].colour, "s", (0, (5, 1.5))),
+    "vertical": style.Look(style.LOOKS["special"].colour, "^", (0, (1.5, 1.2))),
+}
 """Colour, mark and dash of the four head types, in the one order they are ever shown in."""
 
 SPECIAL = {"self": "self", "cls": "[CLS]", "sep": "[SEP]", "comma": "comma", "period": "period"}
@@ -261,11 +258,10 @@ def _moves_panel(panel: Axes, rows: pd.DataFrame) -> None:
 def _squares(panel: Axes, heads: pd.DataFrame, side: float, hole: float = 0.0, **look: Any) -> None:
     """All squares of one kind as one shape, which keeps the page small; they may have a hole."""
     outer = side / 2 * np.array([(-1, -1), (1, -1), (1, 1), (-1, 1), (-1, -1)])
-    inner = hole / 2 * np.array([(-1, -1), (-1, 1), (1, 1), (1, -1), (-1, -1)])  # turned round
-    corners = np.concatenate([outer, inner]) if hole else outer
-    vertices = (heads[["head", "layer"]].to_numpy(float)[:, None] + corners).reshape(-1, 2)
-    codes = [Outline.MOVETO, *[Outline.LINETO] * 3, Outline.CLOSEPOLY] * (len(vertices) // 5)
-    panel.add_patch(PathPatch(Outline(vertices, codes), lw=0, **look))
+    rings = [outer, outer[::-1] * hole / side] if hole else [outer]  # the inner one turned round
+    places = heads[["head", "layer"]].to_numpy(float)
+    squares = [Outline(place + ring, closed=True) for place in places for ring in rings]
+    panel.add_patch(PathPatch(Outline.make_compound_path(*squares), lw=0, **look))
 
 
 # --- how many clusters ----------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from matplotlib.colors import to_rgb
 from PIL import Image
@@ -120,7 +119,7 @@ class MapWall:
 
 
 def map_wall(
-    maps: npt.ArrayLike, types: pd.DataFrame, tokens: Sequence[str], features: pd.DataFrame
+    maps: np.ndarray, types: pd.DataFrame, tokens: Sequence[str], features: pd.DataFrame
 ) -> MapWall:
     """Every map of one input, layers as rows and heads as columns (Guan 2020, Fig. 5).
 
@@ -160,7 +159,7 @@ def map_wall(
     return MapWall(rows, parts)
 
 
-def _checked(maps: npt.ArrayLike, tokens: Sequence[str]) -> np.ndarray:
+def _checked(maps: np.ndarray, tokens: Sequence[str]) -> np.ndarray:
     weights = np.asarray(maps, dtype=float)
     n = len(tokens)
     if weights.ndim != 4 or weights.shape[2:] != (n, n) or 0 in weights.shape:

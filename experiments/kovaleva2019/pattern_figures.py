@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
-from numpy.typing import NDArray
 
 from attnlib.errors import BadValue, check_choice
 from attnlib.plots import style
@@ -25,15 +23,13 @@ REST = "heterogeneous"
 
 # Vertical and diagonal look as they do among Guan's head types; a mixture with vertical is brown
 # in both. Of the palette's hues brown also stays farthest from the others for colour-blind eyes.
-PATTERN_LOOKS: Mapping[str, style.Look] = MappingProxyType(
-    {
-        "vertical": style.Look(style.LOOKS["special"].colour, "^", (0, (1.5, 1.2))),
-        "diagonal": style.Look(style.LOOKS["next"].colour, "D", "-"),
-        "vertical+diagonal": style.Look(style.LOOKS["self"].colour, "s", (0, (5, 1.5))),
-        "block": style.Look(style.LOOKS["block"].colour, "o", (0, (3, 1, 1, 1))),
-        REST: style.Look(style.LOOKS["other"].colour, "x", (0, (2, 2))),
-    }
-)
+PATTERN_LOOKS: Mapping[str, style.Look] = {
+    "vertical": style.Look(style.LOOKS["special"].colour, "^", (0, (1.5, 1.2))),
+    "diagonal": style.Look(style.LOOKS["next"].colour, "D", "-"),
+    "vertical+diagonal": style.Look(style.LOOKS["self"].colour, "s", (0, (5, 1.5))),
+    "block": style.Look(style.LOOKS["block"].colour, "o", (0, (3, 1, 1, 1))),
+    REST: style.Look(style.LOOKS["other"].colour, "x", (0, (2, 2))),
+}
 """Colour, mark and dash of the five patterns, in the one order they are ever shown in."""
 
 # How much of its grey the heterogeneous part keeps in bars: full grey is like block's pink to some
@@ -154,7 +150,7 @@ def _shares(table: pd.DataFrame, by: str) -> pd.DataFrame:
 
 
 def _stack(
-    panel: Axes, shares: pd.DataFrame, places: NDArray[Any], thick: float, *, across: bool
+    panel: Axes, shares: pd.DataFrame, places: np.ndarray, thick: float, *, across: bool
 ) -> None:
     """A bar per row, the patterns in their order, with numbers where they fit."""
     base = np.zeros(len(shares))
