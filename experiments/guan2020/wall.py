@@ -115,7 +115,8 @@ class MapWall:
 
     def _repr_html_(self) -> str:
         page = Path(__file__).with_suffix(".html")
-        return filled(page, **self.parts, caption=self.caption, alt=self.alt)
+        said = {"caption": self.caption, "alt": self.alt, "style": STYLE, "script": SCRIPT}
+        return filled(page, **self.parts, **said)
 
 
 def map_wall(
@@ -150,11 +151,8 @@ def map_wall(
         "data": data,
         "coded": json.dumps(data, ensure_ascii=False, separators=(",", ":")),
         "counts": rows["type"].value_counts().reindex(names, fill_value=0).to_dict(),
-        "layers": of_type.tolist(),
         "shape": "pixelated" if n <= 28 else "auto",
         "picture": base64.b64encode(_light_png(weights, of_type, colours, pad)).decode(),
-        "style": STYLE,
-        "script": SCRIPT,
     }
     return MapWall(rows, parts)
 
