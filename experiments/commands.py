@@ -44,6 +44,12 @@ def ablate(
     epochs: Annotated[int, typer.Option(help="Of training.")] = 1,
     learning_rate: Annotated[float, typer.Option(help="Of training, at its highest.")] = 2e-4,
     draws: Annotated[int, typer.Option(help="Random sets of heads of the same layers.")] = 10,
+    unit: Annotated[str, typer.Option(help="Of intra, inter: sentence, segment.")] = "sentence",
+    specials: Annotated[
+        str, typer.Option(help="[CLS], [SEP]: of their sentence, or kept.")
+    ] = "sentence",
+    renormalise: Annotated[bool, typer.Option(help="Rows sum to 1 again after a cut.")] = False,
+    length: Annotated[str, typer.Option(help="L of uniform: real, padded, or a number.")] = "real",
     limit: Annotated[int | None, typer.Option(help="At most this many inputs.")] = 100,
     max_length: Annotated[
         int | None,
@@ -63,7 +69,10 @@ def ablate(
             model,
             task,
             chosen,
-            mode=mode,
+            how={
+                **{"mode": mode, "unit": unit, "specials": specials},
+                **{"renormalise": renormalise, "length": length},
+            },
             each=each,
             train=train,
             train_limit=train_limit,

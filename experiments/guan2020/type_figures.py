@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
@@ -28,14 +25,12 @@ from attnlib.plots.rows import OURS
 
 # Of all fours of the palette that keep orange for special tokens and blue for neighbours, these
 # stay farthest apart for the three kinds of colour blindness.
-TYPE_LOOKS: Mapping[str, style.Look] = MappingProxyType(
-    {
-        "dense": style.Look(style.LOOKS["block"].colour, "o", (0, (3, 1, 1, 1))),
-        "diagonal": style.Look(style.LOOKS["next"].colour, "D", "-"),
-        "dense&vertical": style.Look(style.LOOKS["self"].colour, "s", (0, (5, 1.5))),
-        "vertical": style.Look(style.LOOKS["special"].colour, "^", (0, (1.5, 1.2))),
-    }
-)
+TYPE_LOOKS: Mapping[str, style.Look] = {
+    "dense": style.Look(style.LOOKS["block"].colour, "o", (0, (3, 1, 1, 1))),
+    "diagonal": style.Look(style.LOOKS["next"].colour, "D", "-"),
+    "dense&vertical": style.Look(style.LOOKS["self"].colour, "s", (0, (5, 1.5))),
+    "vertical": style.Look(style.LOOKS["special"].colour, "^", (0, (1.5, 1.2))),
+}
 """Colour, mark and dash of the four head types, in the one order they are ever shown in."""
 
 SPECIAL = {"self": "self", "cls": "[CLS]", "sep": "[SEP]", "comma": "comma", "period": "period"}
@@ -66,13 +61,6 @@ def type_legend(figure: Figure) -> None:
     swatches = [Patch(color=look.colour, lw=0, label=name) for name, look in TYPE_LOOKS.items()]
     shape: Any = {"loc": "outside lower center", "ncols": 5, "handlelength": 1.0}
     figure.legend(handles=swatches, fontsize=8.5, **shape, **style.TIGHT)
-
-
-def template(name: str) -> Template:
-    """A page of this folder as HTML, up to its numbers and words."""
-    folder = FileSystemLoader(Path(__file__).parent)
-    how: Any = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
-    return Environment(loader=folder, autoescape=True, **how).get_template(name)
 
 
 def feature_name(feature: str) -> str:

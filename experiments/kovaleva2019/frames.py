@@ -27,7 +27,7 @@ from attnlib.plots.lines import Lines, as_table
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.kovaleva2019.patterns import MAX_LENGTH, all_maps
-from experiments.shared.intervals import drawn, drawn_places, mean_ends
+from experiments.shared.intervals import columns_of, drawn, drawn_places, mean_ends
 
 ASSET, REFERENCE = "kovaleva-reference", "kovaleva_heads_digitised.tsv"
 DEVIATIONS = 3
@@ -92,10 +92,10 @@ def frame_scores(
     found = measure(encoder, corpus, metrics, max_length=length)
     scores, controls = (found.values(metric.key) for metric in metrics)
     lead = scores - controls
-    mean, led = mean_ends(scores, seed), mean_ends(lead, seed)
+    mean = mean_ends(scores, seed)
     grids = {"mean": mean.mean, "low": mean.low, "high": mean.high}
     grids["control"] = np.nanmean(controls, axis=0)
-    grids |= {"lead": led.mean, "lead_low": led.low, "lead_high": led.high}
+    grids |= columns_of("lead", mean_ends(lead, seed))
     table = head_rows(**grids, q=benjamini_hochberg(one_sided(lead, 0.0).p))
     passing = sum(passes_filter(example) for example in corpus.examples)  # type: ignore[arg-type]
     findings = {"sentences": Finding(float(passing)), **_standing_out(scores, lead, seed)}

@@ -18,7 +18,6 @@ import pandas as pd
 
 from attnlib.attention.ablation import every_head, every_layer, matched_draws
 from attnlib.attention.interventions import (
-    ACTIONS,
     Head,
     Intervention,
     Variant,
@@ -29,7 +28,7 @@ from attnlib.commands.shared import console, print_table
 from attnlib.data import corpora
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS, Task
-from attnlib.errors import BadValue, check_choice
+from attnlib.errors import BadValue
 from attnlib.measuring.bootstrap import percentile_interval
 from attnlib.measuring.significance import benjamini_hochberg
 from attnlib.measuring.stream import stream
@@ -67,7 +66,7 @@ def ablation(
     task: str,
     heads: Sequence[str],
     *,
-    mode: str = "zero",
+    how: Mapping[str, Any],
     each: bool = False,
     train: str | None = None,
     train_limit: int | None = None,
@@ -82,7 +81,7 @@ def ablation(
 
     task    questions to answer, such as squad:dev, or a task's inputs, such as rte or mrpc:test
     heads   see `head_words`
-    mode    an action of `Intervention`, or its short name
+    how     what is done with the weights, see `manner`
     recipe  epochs and learning rate of the training
     returns the table of `changed_together` or `changed_alone`
     """
@@ -92,8 +91,7 @@ def ablation(
     if own is None:
         check_answered(asked.examples, asked.name)
     check_heads(heads, each, encoder)
-    action = MODES.get(mode, mode)
-    check_choice("mode", action, ACTIONS)
+    change = manner(**how)
     width = max_length or min(128 if own else 256, encoder.max_length)
     plan = Recipe(batch_size=16, max_length=width, seed=seed, **recipe)
     train = f"{own.name}:train" if own and train is None else train
@@ -106,9 +104,9 @@ def ablation(
         if max_length is not None:
             answering = answering.reading(max_length)
     if each:
-        return changed_alone(answering, asked, action=action, seed=seed)
+        return changed_alone(answering, asked, seed=seed, **change)
     chosen = chosen_heads(heads, answering.encoder, asked, width)
-    return changed_together(answering, asked, chosen, action=action, draws=draws, seed=seed)
+    return changed_together(answering, asked, chosen, draws=draws, seed=seed, **change)
 
 
 # --- what is asked for ----------------------------------------------------------------------------
@@ -123,6 +121,13 @@ def head_words(
         if layer < 1:
             raise BadValue(f"layer {layer} was named; expected one from 1 on.")
     return [*named, *(f"{layer}-*" for layer in layers), *types]
+
+
+def manner(*, mode: str, length: str, **how: Any) -> dict[str, Any]:
+    """What is done with the weights, in the words of `Intervention`, which refuses wrong ones."""
+    pieces = int(length) if length.isdigit() else length
+    one = Intervention(frozenset(), MODES.get(mode, mode), length=pieces, **how)
+    return {name: value for name, value in vars(one).items() if name != "heads"}
 
 
 def task_of(corpus: Corpus) -> Task | None:

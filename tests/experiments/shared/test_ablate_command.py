@@ -206,13 +206,20 @@ def test_every_option_reaches_the_intervention(
         return table
 
     monkeypatch.setattr(command, "changed_together", spy)
-    rest = ("--action", "no_inter", "--draws", 7, "--seed", 4, "--limit", 3)
-    assert run(*known, "--heads", "3-4", *rest, "--json")[0] == 0
+    how = ("--action", "no_inter", "--unit", "segment", "--specials", "kept", "--renormalise")
+    rest = ("--length", "padded", "--draws", 7, "--seed", 4, "--limit", 3)
+    assert run(*known, "--heads", "3-4", *how, *rest, "--json")[0] == 0
     ((heads, options),) = seen
     assert heads == {(2, 3)} and toy[-1] == ("toy:dev", 3)
-    assert options == {"action": "no_inter", "draws": 7, "seed": 4}
+    assert options == {
+        **{"action": "no_inter", "unit": "segment", "specials": "kept", "renormalise": True},
+        **{"length": "padded", "draws": 7, "seed": 4},
+    }
     assert run(*known, "--heads", "3-4", "--json")[0] == 0
-    assert seen[1][1] == {"action": "zero", "draws": 10, "seed": 0}
+    assert seen[1][1] == {
+        **{"action": "zero", "unit": "sentence", "specials": "sentence", "renormalise": False},
+        **{"length": "real", "draws": 10, "seed": 0},
+    }
 
 
 def test_types_are_those_of_the_model_on_the_questions(
@@ -271,6 +278,9 @@ def sentence(err: str) -> str:
         (("--heads", "1-5"), "expected layers 1 to 3 and heads 1 to 4"),
         (("--heads", "1-1", "--draws", -1), "-1 random sets"),
         (("--heads", "1-1", "--action", "prune"), "zero, uniform, no_intra, no_inter"),
+        (("--heads", "1-1", "--unit", "word"), "sentence, segment"),
+        (("--heads", "1-1", "--specials", "no"), "sentence, kept"),
+        (("--heads", "1-1", "--length", "long"), "real, padded"),
         (("--each", "--epochs", 0), "epochs is 0"),
         (("--each", "--seed", -1), "seed is -1"),
     ],

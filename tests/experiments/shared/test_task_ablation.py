@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -93,19 +92,13 @@ def test_heads_by_name_layer_and_type() -> None:
         command.head_words([], [0])
 
 
-@pytest.mark.parametrize("mode", ["intra", "no_intra"])
-def test_modes_have_short_names(
-    mode: str, known: list[Any], run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[str] = []
-
-    def spy(*given: Any, action: str, **options: Any) -> pd.DataFrame:
-        seen.append(action)
-        return pd.DataFrame([{"what": "as it is"}])
-
-    monkeypatch.setattr(command, "changed_together", spy)
-    assert run(*known[1:], "--heads", "1-1", "--mode", mode, "--json")[0] == 0
-    assert seen == ["no_intra"]
+@pytest.mark.parametrize(("mode", "action"), [("intra", "no_intra"), ("no_inter", "no_inter")])
+def test_modes_have_short_names(mode: str, action: str) -> None:
+    how = command.manner(mode=mode, unit="segment", specials="kept", renormalise=True, length="64")
+    assert how == {
+        **{"action": action, "unit": "segment", "specials": "kept"},
+        **{"renormalise": True, "length": 64},
+    }
 
 
 def test_only_a_corpus_of_a_task_has_one() -> None:
