@@ -22,7 +22,7 @@ from attnlib.attention.maps import refuse_infinite
 from attnlib.attention.words import word_maps
 from attnlib.data.corpora import ALIASES, Corpus, known_corpora, load_corpus
 from attnlib.data.examples import Tree
-from attnlib.errors import BadValue, CorpusError, UnknownName, check_choice, did_you_mean
+from attnlib.errors import BadValue, CorpusError, check_choice, check_known
 from attnlib.measuring.bootstrap import REPLICATES, by_group, estimate
 from attnlib.models import Encoder
 
@@ -153,13 +153,8 @@ def tree_relations(trees: Iterable[Tree]) -> set[str]:
 
 def check_relations(relations: Iterable[str], known: Iterable[str]) -> None:
     """Refuse a relation that joins no two words."""
-    labels = sorted(known)
-    for name in relations:
-        if name != ALL and name not in labels:
-            raise UnknownName(
-                f"relation '{name}' joins no two words of these trees. "
-                f"{did_you_mean(name, [ALL, *labels])}They have: {', '.join([ALL, *labels])}."
-            )
+    labels = [ALL, *sorted(known)]
+    check_known("relation", relations, labels, f"These trees have: {', '.join(labels)}.")
 
 
 def check_min_count(min_count: int) -> None:
@@ -191,12 +186,12 @@ def predictions(
     encoder: Encoder,
     trees: Sequence[Tree],
     *,
-    from_pieces: str = "mean",
-    max_length: int = 128,
-    batch_size: int = 16,
     on_long: str = "skip",
+    **reading: Any,
 ) -> Predictions:
     """One pass over trees: what every head picks for every word; maps are forgotten at once.
+
+    reading  from_pieces, max_length, batch_size: see `word_maps`
 
     >>> from attnlib import predictions, random_encoder
     >>> from attnlib.data.examples import Tree
@@ -210,9 +205,7 @@ def predictions(
     shape = (int(starts[-1]), encoder.n_layers * encoder.n_heads)
     attended, attending = np.full(shape, NOBODY, np.int16), np.full(shape, NOBODY, np.int16)
     pieces, seen = np.zeros(shape[0], bool), np.zeros(shape[0], bool)
-    how: Any = {"from_pieces": from_pieces, "max_length": max_length, "on_long": on_long}
-    how |= {"batch_size": batch_size, "skipped": skipped}
-    for maps in word_maps(encoder, trees, **how):
+    for maps in word_maps(encoder, trees, on_long=on_long, skipped=skipped, **reading):
         finite = maps.weights.isfinite().flatten(1).all(1)
         refuse_infinite(encoder.name, "its attention is not finite", finite, maps.index)
         real = maps.real_words()

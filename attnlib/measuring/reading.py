@@ -7,7 +7,6 @@ import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -70,15 +69,6 @@ class Reading:
     @property
     def n_layers(self) -> int:
         return len(self.sheets)
-
-    @cached_property
-    def weights(self) -> np.ndarray:
-        """The maps (layer, head, query, key) as the page shows them, within `largest_error`."""
-        n = len(self.tokens)
-        raw = [zlib.decompress(base64.b64decode(sheet)) for sheet in self.sheets]
-        maps = np.stack([np.frombuffer(one, np.uint8) for one in raw])
-        by_key = maps.reshape(self.n_layers, self.n_heads, n, n)
-        return (by_key.swapaxes(-1, -2) / self.levels) ** (1 / POWER)
 
 
 def largest_error(levels: int) -> float:

@@ -143,9 +143,6 @@ class Registry(Mapping[str, Metric]):
         self._metrics[metric.key] = metric
         return metric
 
-    def freeze(self) -> None:
-        self.frozen = True
-
     def __getitem__(self, key: str) -> Metric:
         """A metric, or one of its variants written `entropy@authors`."""
         name, at, variant = key.partition("@")

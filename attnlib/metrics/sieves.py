@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attnlib.attention.encode import Batch, dependency_id
 from attnlib.attention.maps import Attention
-from attnlib.errors import BadValue, UnknownName, check_choice, did_you_mean
+from attnlib.errors import BadValue, check_choice, check_known
 from attnlib.metrics.mass import mass_by_query, n_having
 from attnlib.metrics.registry import METRICS, LinearKernel, Metric, Partial
 from attnlib.metrics.relations import RELATIONS, Held, Relation, by_distance, by_key, relation
@@ -130,10 +130,7 @@ def chosen_sieves(
     direction: str = "dep->head",
 ) -> list[Relation]:
     """The paper's sieves, or some of them, with another window or direction."""
-    wrong = [role for role in roles or () if role not in SIEVES]
-    if wrong:
-        near = did_you_mean(wrong[0], SIEVES)
-        raise UnknownName(f"role '{wrong[0]}'. {near}Known: {', '.join(SIEVES)}.")
+    check_known("role", roles or (), SIEVES)
     found = dict(SIEVES)
     if window != LOCAL_WINDOW:
         found["local"] = local(window)
