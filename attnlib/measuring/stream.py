@@ -220,8 +220,8 @@ class Watch:
         partials = self._masses() | {key: _stack(found) for key, found in self._found.items()}
         partials |= self._reduce_across()
         for metric in (*self.layered, *self.across):
-            axes = metric.axes if metric.scope == "model" else ("layer", *metric.axes)
-            partials[metric.key] = _padded(partials[metric.key], axes, self.max_length)
+            if metric.axes[-1] in ("query", "key"):
+                partials[metric.key] = _padded(partials[metric.key], self.max_length)
         for key, partial in partials.items():
             self._refuse_infinite(key, partial)
         return partials
@@ -272,17 +272,8 @@ def _stack(found: list[list[Partial]]) -> Partial:
     return Partial(torch.stack(total, dim=1), torch.stack(weight, dim=1))
 
 
-LENGTH_AXES = ("query", "key")
-
-
-def _padded(partial: Partial, axes: Sequence[str], width: int) -> Partial:
+def _padded(partial: Partial, width: int) -> Partial:
     """Positions past the end of the batch exist in longer texts: weight 0 here."""
-    if not set(axes) & set(LENGTH_AXES):
-        return partial
-    pad: list[int] = []
-    for axis, size in zip(reversed(axes), reversed(partial.total.shape), strict=False):
-        pad += [0, width - size if axis in LENGTH_AXES else 0]
-    weight = partial.spread_weight()
-    return Partial(
-        torch.nn.functional.pad(partial.total, pad), torch.nn.functional.pad(weight, pad)
-    )
+    rest = (0, width - partial.total.shape[-1])
+    parts = (partial.total, partial.spread_weight())
+    return Partial(*(torch.nn.functional.pad(part, rest) for part in parts))

