@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int, Num
@@ -15,8 +15,7 @@ LEVEL = 0.95
 DRAWN_TOGETHER = 100
 
 
-@dataclass(frozen=True, eq=False)
-class Estimate:
+class Estimate(NamedTuple):
     """A mean with its interval, and over how many examples it is defined."""
 
     mean: np.ndarray
@@ -128,13 +127,6 @@ def statistics(
         name: (values[name], float(low), float(high))
         for name, low, high in zip(wanted, *ends, strict=True)
     }
-
-
-def joined(parts: Sequence[Estimate]) -> Estimate:
-    """Estimates of the parts of an axis, as one estimate of the whole axis."""
-    return Estimate(
-        *(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Estimate))
-    )
 
 
 def _sums(total: np.ndarray, weight: np.ndarray, micro: bool) -> tuple[np.ndarray, np.ndarray]:

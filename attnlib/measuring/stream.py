@@ -20,7 +20,7 @@ from attnlib.attention.maps import Attention, refuse_infinite
 from attnlib.attention.tap import Tap, run_tapped, tapped
 from attnlib.data.corpora import Corpus, load_corpus
 from attnlib.errors import BadValue, CorpusError
-from attnlib.measuring.bootstrap import Estimate, estimate, joined
+from attnlib.measuring.bootstrap import Estimate, estimate
 from attnlib.measuring.shards import Shard
 from attnlib.metrics.mass import Selectors, mass_metric
 from attnlib.metrics.registry import METRICS, Metric, Partial
@@ -75,7 +75,8 @@ class Measurement:
         if (metric, micro) not in self._estimates:
             parts = self.shard.parts(metric)
             found = [estimate(*self.shard.read(metric, part), micro=micro) for part in parts]
-            self._estimates[metric, micro] = joined(found)
+            whole = map(np.concatenate, zip(*found, strict=True))
+            self._estimates[metric, micro] = Estimate(*whole)
         return self._estimates[metric, micro]
 
     def grid(self, metric: str, *, micro: bool = False) -> np.ndarray:

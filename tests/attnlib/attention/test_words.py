@@ -156,7 +156,7 @@ def test_only_one_batch_is_held(bert: Encoder) -> None:
     with watched(lambda *at: done.append(at)):
         stream = word_maps(bert, EXAMPLES, batch_size=2, max_length=66)
         first = next(stream)
-        assert isinstance(first, WordMaps) and len(first) == 2 and done == []
+        assert isinstance(first, WordMaps) and len(first.index) == 2 and done == []
         assert [len(maps.index) for maps in stream] == [2, 1] and done == [(2, 5), (4, 5), (5, 5)]
 
 
