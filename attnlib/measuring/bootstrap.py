@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int, Num
@@ -15,7 +15,8 @@ LEVEL = 0.95
 DRAWN_TOGETHER = 100
 
 
-class Estimate(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Estimate:
     """A mean with its interval, and over how many examples it is defined."""
 
     mean: np.ndarray

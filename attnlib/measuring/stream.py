@@ -75,8 +75,8 @@ class Measurement:
         if (metric, micro) not in self._estimates:
             parts = self.shard.parts(metric)
             found = [estimate(*self.shard.read(metric, part), micro=micro) for part in parts]
-            whole = map(np.concatenate, zip(*found, strict=True))
-            self._estimates[metric, micro] = Estimate(*whole)
+            whole = zip(*(vars(part).values() for part in found), strict=True)
+            self._estimates[metric, micro] = Estimate(*map(np.concatenate, whole))
         return self._estimates[metric, micro]
 
     def grid(self, metric: str, *, micro: bool = False) -> np.ndarray:
@@ -204,7 +204,7 @@ class Watch:
         self.across = [m for m in metrics if m.scope == "model"]
         self.tap = Tap(observe=self._observe)
         self._batch: Batch
-        self._selectors: Selectors | None = None
+        self._selectors: Selectors
         self._parts: dict[int, Batch] = {}
         self._sums: list[list[Tensor]] = []
         self._found: dict[str, list[list[Partial]]] = {}
@@ -214,7 +214,7 @@ class Watch:
         """Run the batch; every metric's partial is (batch, layer, head, ...)."""
         layers = range(self.encoder.n_layers)
         self._batch, self._parts = batch, {}
-        self._selectors = Selectors(batch, self.linear) if self.linear else None
+        self._selectors = Selectors(batch, self.linear)
         self._found = {m.key: [[] for _ in layers] for m in self.layered}
         self._sums, self._maps = [[] for _ in layers], [[] for _ in layers]
         run_tapped(self.encoder, batch, self.tap, segment_ids=segment_ids)
@@ -241,8 +241,7 @@ class Watch:
         if rows.start not in self._parts:  # every layer sees the same slices of the batch
             self._parts[rows.start] = self._batch.rows(rows)
         attention = Attention(weights, self._parts[rows.start], scores).reduced()
-        if self._selectors is not None:
-            self._sums[layer].append(self._selectors.masses(attention, rows))
+        self._sums[layer].append(self._selectors.masses(attention, rows))
         for metric in self.layered:
             self._found[metric.key][layer].append(metric(attention))
         if self.across:
@@ -250,8 +249,6 @@ class Watch:
 
     def _masses(self) -> dict[str, Partial]:
         """Sums of all relations over slices and layers, taken apart by relation."""
-        if self._selectors is None:
-            return {}
         sums = torch.stack([torch.cat(layer) for layer in self._sums], dim=1)
         keys = [metric.key for metric in self.linear]
         return dict(zip(keys, self._selectors.partials(sums), strict=True))
