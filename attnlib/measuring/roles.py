@@ -20,7 +20,6 @@ from attnlib.measuring.significance import (
     ALPHA,
     TESTS,
     benjamini_hochberg,
-    check_alpha,
     from_moments,
     holm,
     needed,
@@ -158,7 +157,6 @@ def role_tests(
     [True, False]
     """
     check_test(threshold, test, control)
-    check_alpha(alpha)
     mean, sd, n = (table[name].to_numpy(np.float64) for name in ("bias", "sd", "n"))
     found = from_moments(mean, sd, n, threshold, test=test)
     judged = {"none": found.p, "bh": benjamini_hochberg(found.p), "holm": holm(found.p)}

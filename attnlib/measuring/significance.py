@@ -164,9 +164,8 @@ def decided_by(
     seed: int,
     repeats: int = 200,
     test: str = "z",
-    alpha: float = ALPHA,
 ) -> Float[np.ndarray, "size *axes"]:
-    """Share of random subsets of m inputs whose decision, p < alpha, is that of all inputs.
+    """Share of random subsets of m inputs whose decision, p < 0.05, is that of all inputs.
 
     values   (example, *axes)   NaN where an input has no such score
     sizes    numbers m of inputs, 2 up to all; drawn without replacement, the defined or not
@@ -176,7 +175,6 @@ def decided_by(
     Within a repeat a larger subset holds the smaller ones. The share is 1 at all inputs by
     construction, so only sizes well below say how many inputs would have been enough.
     """
-    check_alpha(alpha)
     given = _checked(values)
     wrong = [size for size in sizes if not 2 <= size <= len(given)]
     if wrong or repeats < 1:
@@ -195,7 +193,7 @@ def decided_by(
         for place, size in enumerate(sizes):
             drawn = drawn_moments((rank < size).astype(np.float64), gaps)
             p = from_moments(*drawn, 0.0, test=test).p
-            agreed[place] += (((p < alpha) == (whole < alpha)) & ~np.isnan(p)).sum(0)
+            agreed[place] += (((p < ALPHA) == (whole < ALPHA)) & ~np.isnan(p)).sum(0)
     share = np.where(np.isnan(whole), np.nan, agreed / repeats)
     return share.reshape(len(sizes), *given.shape[1:])
 
@@ -257,8 +255,3 @@ def _finite(threshold: float) -> float:
     if not math.isfinite(threshold):
         raise BadValue(f"threshold is {threshold}; expected a finite number.")
     return float(threshold)
-
-
-def check_alpha(alpha: float) -> None:
-    if not 0 < alpha < 1:
-        raise BadValue(f"alpha is {alpha}; expected a number between 0 and 1.")
