@@ -111,6 +111,10 @@ class Batch:
     # Every layer asks for these again; a batch answers once.
 
     @cached_property
+    def period_or_comma(self) -> Bool[Tensor, "batch piece"]:
+        return self.period | self.comma
+
+    @cached_property
     def n_real(self) -> Float[Tensor, " batch"]:
         """Real pieces of each example."""
         return self.real.sum(-1).to(torch.float32)

@@ -154,7 +154,7 @@ def _within(width: int) -> Callable[[Tensor], Tensor]:
 
 
 CLARK, FIG2, PANDE = "clark2019:sec3.1", "clark2019:fig2", "pande2021:sec3.2"
-FIG3, SEC32 = "clark2019:fig3", "clark2019:sec3.2"
+SEC32 = "clark2019:sec3.2"
 
 _DECLARED = (
     by_distance("self", "the piece itself", CLARK, lambda away: away == 0),
@@ -184,7 +184,7 @@ _DECLARED = (
     ),
     by_key("comma", "a comma", FIG2),
     by_key("period", "a full stop", FIG2),
-    by_key("period_or_comma", "a full stop or a comma", FIG3, lambda b: b.period | b.comma),
+    by_key("period_or_comma", "a full stop or a comma", "clark2019:fig3"),
     by_key("punctuation", "any punctuation mark, commas and full stops included", SEC32),
     Relation(
         "same_segment",
