@@ -190,12 +190,12 @@ def predictions(
     encoder: Encoder,
     trees: Sequence[Tree],
     *,
-    from_pieces: str = "mean",
-    max_length: int = 128,
-    batch_size: int = 16,
     on_long: str = "skip",
+    **reading: Any,
 ) -> Predictions:
     """One pass over trees: what every head picks for every word; maps are forgotten at once.
+
+    reading  from_pieces, max_length, batch_size: see `word_maps`
 
     >>> from attnlib import predictions, random_encoder
     >>> from attnlib.data.examples import Tree
@@ -209,9 +209,7 @@ def predictions(
     shape = (int(starts[-1]), encoder.n_layers * encoder.n_heads)
     attended, attending = np.full(shape, NOBODY, np.int16), np.full(shape, NOBODY, np.int16)
     pieces, seen = np.zeros(shape[0], bool), np.zeros(shape[0], bool)
-    how: Any = {"from_pieces": from_pieces, "max_length": max_length, "on_long": on_long}
-    how |= {"batch_size": batch_size, "skipped": skipped}
-    for maps in word_maps(encoder, trees, **how):
+    for maps in word_maps(encoder, trees, on_long=on_long, skipped=skipped, **reading):
         finite = maps.weights.isfinite().flatten(1).all(1)
         refuse_infinite(encoder.name, "its attention is not finite", finite, maps.index)
         real = maps.real_words()

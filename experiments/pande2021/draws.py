@@ -103,7 +103,7 @@ def _tests(
     for role in (*SIEVES, BLOCK):
         values = scores.values[role]
         flat = values.reshape(len(values), -1).astype(np.float64)
-        mean, sd, n = drawn_moments(counts[None], flat, 1)
+        mean, sd, n = drawn_moments(counts[None], flat)
         mean = np.where(n > 0, mean, np.nan)
         p = from_moments(mean, sd, n, threshold).p
         means[role], tests[role] = (part.reshape(values.shape[1:]) for part in (mean, p))
