@@ -22,7 +22,7 @@ from attnlib.attention.maps import refuse_infinite
 from attnlib.attention.words import word_maps
 from attnlib.data.corpora import Corpus, corpus_name, known_corpora, load_corpus
 from attnlib.data.examples import Tree
-from attnlib.errors import BadValue, CorpusError, UnknownName, check_choice, did_you_mean
+from attnlib.errors import BadValue, CorpusError, check_choice, unknown
 from attnlib.measuring.bootstrap import REPLICATES, by_group, estimate
 from attnlib.models import Encoder
 
@@ -152,13 +152,11 @@ def tree_relations(trees: Iterable[Tree]) -> set[str]:
 
 def check_relations(relations: Iterable[str], known: Iterable[str]) -> None:
     """Refuse a relation that joins no two words."""
-    labels = sorted(known)
+    labels = [ALL, *sorted(known)]
     for name in relations:
-        if name != ALL and name not in labels:
-            raise UnknownName(
-                f"relation '{name}' joins no two words of these trees. "
-                f"{did_you_mean(name, [ALL, *labels])}They have: {', '.join([ALL, *labels])}."
-            )
+        if name not in labels:
+            what = f"relation '{name}' joins no two words of these trees"
+            raise unknown(what, name, labels, f"They have: {', '.join(labels)}.")
 
 
 def check_min_count(min_count: int) -> None:

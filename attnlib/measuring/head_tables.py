@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,13 @@ def head_rows(**columns: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame({"layer": layer, "head": head, **values})
 
 
+def head_places(heads: Iterable[tuple[int, int]]) -> pd.DataFrame:
+    """One row per (layer, head), both from 0: layer and head as people count them, from 1."""
+    return pd.DataFrame(np.array(list(heads)) + 1, columns=["layer", "head"])
+
+
 def head_name(row: Any) -> str:
-    """A head as people write it: 5-4 is the fourth head of the fifth layer."""
+    """A head as people write it: 5-4 is the fourth head of the fifth layer (see `head_named`)."""
     return f"{int(row['layer'])}-{int(row['head'])}"
 
 

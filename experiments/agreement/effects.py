@@ -9,10 +9,11 @@ import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
+from attnlib.attention.interventions import head_named
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS
 from attnlib.measuring.bootstrap import estimate
-from attnlib.measuring.head_tables import head_rows
+from attnlib.measuring.head_tables import head_places, head_rows
 from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
@@ -55,8 +56,7 @@ def task_effects(answers: pd.DataFrame, *, task: str, seed: int = 0) -> Found:
     n = len(label)
     again = np.stack([costs(generator.integers(0, n, n)) for _ in range(DRAWS)])
     ends = estimate(moved.T.astype(float), np.ones_like(moved.T, dtype=float), seed=seed)
-    places = np.array([[int(part) for part in name.split("-")] for name in heads])
-    table = pd.DataFrame({"layer": places[:, 0], "head": places[:, 1], "cost": costs(np.arange(n))})
+    table = head_places(map(head_named, heads)).assign(cost=costs(np.arange(n)))
     table["cost_low"], table["cost_high"] = np.nanpercentile(again, [TAIL, 100 - TAIL], axis=0)
     table["p"] = p_values(Answers(("whole", *heads), rows, label, TASKS[task]), seed=seed)
     table = table.assign(**columns_of("influence", ends, 100))
@@ -97,27 +97,18 @@ def question_effects(
     reader = reader_of(*train, encoder=encoder, recipe=recipe)
     chosen = spread_out([question.article for question in asked.examples], n_questions)
     questions = [asked.examples[place] for place in chosen]
-    heads, outcome = single_ablations(reader, questions, action="uniform")
-    rise = (outcome.loss[1:] - outcome.loss[0]).T  # question head
-    table = pd.DataFrame(np.array(heads) + 1, columns=["layer", "head"])
+    table, rises, facts = single_ablations(reader, questions, action="uniform")
+    rise, f1 = rises.T, table.pop("f1")  # question head
     for name, values in (("cost", rise), ("influence", np.abs(rise))):
         table = table.assign(**columns_of(name, mean_ends(values, 0)))
-    table["f1"] = 100 * (outcome.f1[0] - outcome.f1[1:]).mean(1)
     known = rise[~np.isnan(rise).any(1)]
     halves = _halves(len(known), np.random.default_rng(0))
     reliability = {
         name: _reliability([(part[a].mean(0), part[b].mean(0)) for a, b in halves])
         for name, part in (("cost", known), ("influence", np.abs(known)))
     }
-    facts = {
-        "inputs": len(questions),
-        "passes": len(outcome.names) * len(questions),
-        "task": QUESTIONS,
-        "whole_loss": float(np.nanmean(outcome.loss[0])),
-        "whole_f1": 100 * float(outcome.f1[0].mean()),
-        "reliability": reliability,
-    }
-    return Found(table, facts=facts)
+    facts |= {"task": QUESTIONS, "reliability": reliability}
+    return Found(table.assign(f1=f1), facts=facts)
 
 
 @experiment(version=1)

@@ -22,7 +22,7 @@ from bookkit.store import Found, experiment
 from experiments.agreement.head_numbers import BLOCK, Sighting, sighting_of
 from experiments.clark2019.surface import BEHAVIOURS
 from experiments.kovaleva2019.patterns import PATTERNS
-from experiments.shared.head_types import TYPES, fitted, named_types
+from experiments.shared.head_types import TYPES, types_of
 from experiments.shared.intervals import drawn
 from experiments.shared.sortings import agreement_kappa
 
@@ -156,14 +156,12 @@ def _patterns(shares: np.ndarray, counts: Counts) -> np.ndarray:
 
 def _types(seen: Sighting, counts: Counts, seed: int) -> Iterator[np.ndarray]:
     """Guan: clusters of the mean features, named by the chapter's rule."""
-    special = [i for i, name in enumerate(seen.parts) if not name.startswith(("window_", "self"))]
-    near = [seen.parts.index(name) for name in ("window_01", "self")]
     defined = ~np.isnan(seen.features).any((1, 2))
     rows = seen.features[defined]
     for draw in counts[:, defined]:
         mean = np.tensordot(draw / draw.sum(), rows, 1)
         try:
-            names = named_types(mean, fitted(mean, 4, seed=seed, special=special), special, near)
+            names = types_of(mean, seen.parts, seed=seed)
         except BadValue:  # two clusters tie, as those of a network that learnt nothing may
             names = ["unnamed"] * len(mean)
         yield np.array([VOCABULARIES["guan"].index(name) for name in names])

@@ -32,7 +32,7 @@ from experiments.shared.ablation import (
 from experiments.shared.head_types import TYPES
 from experiments.shared.training.answers import score_answers, summary
 from experiments.shared.training.publishedreader import reader_of
-from experiments.shared.training.spanmodel import SpanReader
+from experiments.shared.training.spanmodel import SpanReader, first_texts
 
 # --- the rows of Tables 2 and 3 -------------------------------------------------------------------
 
@@ -120,8 +120,7 @@ def type_answers(*given: Corpus | pd.DataFrame, encoder: Encoder, **plan: Any) -
     heads = {row.key: row.heads(types) for row in ROWS}
     variants = {row.key: row.variant(heads[row.key]) for row in ROWS}
     outcome = ablated(reader, questions, variants)
-    best = reader.answers(questions, n_best=1)
-    em, f1 = score_answers([spans[0].text if spans else "" for spans in best], questions)
+    em, f1 = score_answers(first_texts(reader.answers(questions, n_best=1)), questions)
     plain = Outcome(("row00",), em[None], f1[None], np.full((1, len(em)), np.nan))
     found = pd.concat([_long(plain, asked), _long(outcome, asked)], ignore_index=True)
     name = found.pop("name")
@@ -285,22 +284,13 @@ def single_head_effects(*given: Corpus | pd.DataFrame, encoder: Encoder, **plan:
            its standard error over questions), f1 (points lost)
     """
     reader, asked, types = reader_and_types(given, encoder, **plan)
-    questions = list(asked.values())
-    heads, outcome = single_ablations(reader, questions, action="zero")
-    rise = pd.DataFrame(outcome.loss[1:] - outcome.loss[0])
-    table = pd.DataFrame(np.array(heads) + 1, columns=["layer", "head"])
-    table["loss"] = rise.mean(axis=1)
-    table["loss_error"] = rise.sem(axis=1)
-    table["f1"] = 100 * (outcome.f1[0] - outcome.f1[1:]).mean(1)
+    table, rises, facts = single_ablations(reader, list(asked.values()), action="zero")
+    rise = pd.DataFrame(rises)
+    table.insert(2, "loss", rise.mean(axis=1))
+    table.insert(3, "loss_error", rise.sem(axis=1))
     table = table.merge(types[["layer", "head", "type"]], on=["layer", "head"])
-    facts = {
-        "inputs": len(questions),
-        "passes": len(outcome.names) * len(questions),
-        "mean_by_type": table.groupby("type")["loss"].mean().reindex(list(TYPES)).to_dict(),
-        "whole_loss": float(np.nanmean(outcome.loss[0])),
-        "whole_f1": 100 * float(outcome.f1[0].mean()),
-    }
-    return Found(table, facts=facts)
+    by_type = table.groupby("type")["loss"].mean().reindex(list(TYPES)).to_dict()
+    return Found(table, facts={**facts, "mean_by_type": by_type})
 
 
 READINGS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from attnlib.errors import BadValue, UnknownName, did_you_mean
+from attnlib.errors import BadValue, check_known
 from attnlib.measuring.head_tables import head_names
 from attnlib.plots import panels as layout
 from attnlib.plots import style
@@ -41,10 +41,7 @@ SPECIAL = {"self": "self", "cls": "[CLS]", "sep": "[SEP]", "comma": "comma", "pe
 
 def check_types(names: Iterable[str]) -> None:
     """Refuse what is none of the four types."""
-    for name in dict.fromkeys(names):
-        if name not in TYPE_LOOKS:
-            hint = did_you_mean(str(name), TYPE_LOOKS)
-            raise UnknownName(f"type '{name}'. {hint}Known: {', '.join(TYPE_LOOKS)}.")
+    check_known("type", names, TYPE_LOOKS)
 
 
 def typed_heads(types: pd.DataFrame, *more: str, within: Sequence[str] = ()) -> pd.DataFrame:

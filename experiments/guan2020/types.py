@@ -16,13 +16,23 @@ from sklearn.metrics import adjusted_rand_score, silhouette_samples
 
 from attnlib.data.corpora import Corpus
 from attnlib.errors import BadValue
+from attnlib.measuring.head_tables import head_places
 from attnlib.measuring.stream import stream
 from attnlib.metrics.distance import distance_metrics, feature_rows
 from attnlib.models import Encoder, weights_digest
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.guan2020.models import PRETRAINED, QUESTIONS, model_of
-from experiments.shared.head_types import TYPES, Clustering, Naming, checked, fitted, naming, plane
+from experiments.shared.head_types import (
+    TYPES,
+    Clustering,
+    Naming,
+    checked,
+    fitted,
+    naming,
+    parts_of,
+    plane,
+)
 from experiments.shared.intervals import drawn
 
 N_TYPES = len(TYPES)
@@ -56,17 +66,12 @@ class Features:
 
     @property
     def parts(self) -> dict[str, list[int]]:
-        """Columns of special tokens, of what is near (self, the nearest window), and far."""
-        parts: dict[str, list[int]] = {"special": [], "near": [], "far": []}
-        for place, name in enumerate(self.names):
-            near, far = name in ("self", "window_01"), name.startswith("window_")
-            parts["near" if near else "far" if far else "special"].append(place)
-        return parts
+        """Columns of special tokens, of what is near, and of what is far."""
+        return parts_of(self.names)
 
     def heads(self) -> pd.DataFrame:
         """One row per head: layer and head, both from 1."""
-        layer, head = np.divmod(np.arange(self.rows.shape[1]), self.n_heads)
-        return pd.DataFrame({"layer": layer + 1, "head": head + 1})
+        return head_places(divmod(flat, self.n_heads) for flat in range(self.rows.shape[1]))
 
     def masses(self, mean: np.ndarray) -> pd.DataFrame:
         """One row per head of mean features (head, feature): its special, near and far mass."""

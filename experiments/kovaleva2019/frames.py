@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from attnlib.attention.interventions import head_named
 from attnlib.data.assets import resolve
 from attnlib.data.corpora import Corpus, examples_digest
 from attnlib.data.examples import (
@@ -146,8 +147,7 @@ def frame_portraits(corpus: Corpus, *, encoder: Encoder, names: Sequence[str]) -
     marked = tuple(piece for piece, w in enumerate(batch.word[0].tolist()) if w in evoking)
     panels = []
     for name in names:
-        layer, head = (int(part) - 1 for part in name.split("-"))
-        one = maps[layer, head].numpy()
+        one = maps[head_named(name)].numpy()
         panels.append(Lines(pieces, one, name, f"frame {example.frame}", marked))
     return Found(as_table(panels), facts={"inputs": 1})
 

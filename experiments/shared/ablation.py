@@ -22,12 +22,13 @@ from torch.nn import functional
 
 from attnlib.attention.ablation import every_head, every_layer, replays
 from attnlib.attention.encode import Batch
-from attnlib.attention.interventions import Head, Variant, single_heads
+from attnlib.attention.interventions import Variant, single_heads
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Question
 from attnlib.data.tasks import Task
 from attnlib.errors import BadValue
 from attnlib.measuring.bootstrap import percentile_interval
+from attnlib.measuring.head_tables import head_places
 from attnlib.progress import counting
 from bookkit.claims import Finding
 from experiments.shared.intervals import chance_p
@@ -39,6 +40,7 @@ from experiments.shared.training.spanmodel import (
     SpanReader,
     Window,
     best_answers,
+    first_texts,
     open_logits,
     targets,
 )
@@ -93,7 +95,8 @@ def ablated(
                 numbers = list(batch.index)
                 losses[place, numbers] = _losses(reader, hidden, batch, windows, wanted)
             tick(done + 1, len(groups))
-    scores = [score_answers(_texts(spans, len(questions)), questions) for spans in found]
+    best = [best_answers(spans, len(questions), 1) for spans in found]
+    scores = [score_answers(first_texts(spans), questions) for spans in best]
     em, f1 = (np.stack(parts) for parts in zip(*scores, strict=True))
     return Outcome(tuple(variants), em, f1, _by_question(losses, windows, len(questions)))
 
@@ -116,20 +119,25 @@ def _by_question(losses: np.ndarray, windows: Sequence[Window], n_questions: int
     return np.asarray(means.to_numpy().T)
 
 
-def _texts(spans: Sequence[tuple[int, list[Candidate]]], n_questions: int) -> list[str]:
-    best = best_answers(spans, n_questions, 1)
-    return [one[0].text if one else "" for one in best]
-
-
 def single_ablations(
     reader: SpanReader, questions: Sequence[Question], **how: Any
-) -> tuple[list[Head], Outcome]:
-    """Every head changed alone: the heads, and the outcome, whose first variant is the whole model.
+) -> tuple[pd.DataFrame, np.ndarray, dict[str, Any]]:
+    """Every head changed alone.
 
-    how  action and the open points of `Intervention`
+    how      action and the open points of `Intervention`
+    returns  layer, head and f1 (points lost); the rise of the loss (head, question); plain facts
     """
     variants: dict[str, Variant] = {"whole": (), **every_head(reader.encoder, **how)}
-    return single_heads(reader.encoder), ablated(reader, questions, variants)
+    found = ablated(reader, questions, variants)
+    lost = 100 * (found.f1[0] - found.f1[1:]).mean(1)
+    facts = {
+        "inputs": len(questions),
+        "passes": len(variants) * len(questions),
+        "whole_loss": float(np.nanmean(found.loss[0])),
+        "whole_f1": 100 * float(found.f1[0].mean()),
+    }
+    table = head_places(single_heads(reader.encoder)).assign(f1=lost)
+    return table, found.loss[1:] - found.loss[0], facts
 
 
 def spread_out(groups: Sequence[str], n: int) -> list[int]:

@@ -179,6 +179,27 @@ def named_types(
     return [names[label] for label in clusters.labels]
 
 
+def parts_of(names: Sequence[str]) -> dict[str, list[int]]:
+    """Columns of special tokens, of what is near (self, the nearest window), and far.
+
+    names  the parts of a distance feature, in the order of the columns
+    """
+    parts: dict[str, list[int]] = {"special": [], "near": [], "far": []}
+    for place, name in enumerate(names):
+        near, far = name in ("self", "window_01"), name.startswith("window_")
+        parts["near" if near else "far" if far else "special"].append(place)
+    return parts
+
+
+def types_of(
+    features: Float[np.ndarray, "head feature"], names: Sequence[str], *, seed: int = 0
+) -> list[str]:
+    """The type of each head by its distance feature: four clusters, each with its name."""
+    parts = parts_of(names)
+    clusters = fitted(features, len(TYPES), seed=seed, special=parts["special"])
+    return named_types(features, clusters, parts["special"], parts["near"])
+
+
 def plane(features: Float[np.ndarray, "head feature"], *, seed: int) -> Float[np.ndarray, "head 2"]:
     """Heads in a plane by t-SNE (Guan 2020, Fig. 2); the paper states no setting.
 

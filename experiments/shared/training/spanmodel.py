@@ -235,6 +235,11 @@ def best_answers(
     return answers
 
 
+def first_texts(answers: Sequence[Sequence[Candidate]]) -> list[str]:
+    """The text of each question's best span; empty where it has none."""
+    return [spans[0].text if spans else "" for spans in answers]
+
+
 # --- the model ------------------------------------------------------------------------------------
 
 
