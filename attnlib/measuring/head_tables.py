@@ -43,6 +43,17 @@ def layer_means(
     return rows.groupby("layer")[column].mean()
 
 
+def profiles_beside(ours: pd.Series, authors: pd.Series, seed: int = 0) -> pd.DataFrame:
+    """Two profiles over the same layers: layer, ours, authors, rho and p (layers permuted).
+
+    Empty if they have not as many layers, or nothing of ours is defined.
+    """
+    if ours.isna().all() or len(ours) != len(authors):
+        return pd.DataFrame()
+    rho, p = rank_correlation(ours.to_numpy(), authors.to_numpy(), seed)
+    return pd.DataFrame({"ours": ours, "authors": authors}).reset_index().assign(rho=rho, p=p)
+
+
 def rank_correlation(
     one: Float[np.ndarray, " place"],
     other: Float[np.ndarray, " place"],

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
 from matplotlib.colors import ListedColormap
 from matplotlib.text import Annotation
 from matplotlib.ticker import MaxNLocator
@@ -75,12 +76,17 @@ def _outermost(rows: pd.DataFrame, n: int, share: float) -> pd.DataFrame:
     return rows.iloc[chosen]
 
 
-def _by_layer(panel: Axes, rows: pd.DataFrame) -> None:
+def layer_dots(panel: Axes, rows: pd.DataFrame, size: float) -> PathCollection:
+    """Heads (x, y) as dots, coloured by their layer."""
     # The ends of the map vanish on a white or on a black page; the rim helps the rest.
     shades = ListedColormap(style.SEQUENTIAL(np.linspace(0.12, 0.9, 256)))
     shade: Any = {"cmap": shades, "vmin": 1, "vmax": max(float(rows["layer"].max()), 2.0)}
-    look: Any = {"s": 34, "ec": style.FAINT, "lw": 0.6}
-    dots = panel.scatter(rows["x"], rows["y"], c=rows["layer"], **shade, **look)
+    look: Any = {"s": size, "ec": style.FAINT, "lw": 0.6}
+    return panel.scatter(rows["x"], rows["y"], c=rows["layer"], **shade, **look)
+
+
+def _by_layer(panel: Axes, rows: pd.DataFrame) -> None:
+    dots = layer_dots(panel, rows, 34)
     panel.set_title("By layer", fontsize=9.5)
     place = panel.inset_axes((0.1, -0.08, 0.8, 0.032))
     whole = MaxNLocator(6, integer=True)
@@ -111,9 +117,9 @@ def _by_behaviour(panel: Axes, rows: pd.DataFrame) -> None:
     panel.legend(fontsize=8, **place, **style.TIGHT)
 
 
-def plane_axis(panel: Axes, rows: pd.DataFrame, *, rim: float = 0.12) -> None:
+def plane_axis(panel: Axes, rows: pd.DataFrame) -> None:
     """Only distances mean something in such a plane: no numbers, the same scale both ways."""
-    reach = rim * max(np.ptp(rows["x"]), np.ptp(rows["y"]), 1e-9)
+    reach = 0.12 * max(np.ptp(rows["x"]), np.ptp(rows["y"]), 1e-9)
     for axis in ("x", "y"):
         panel.set(**{f"{axis}lim": (rows[axis].min() - reach, rows[axis].max() + reach)})
     panel.set_aspect("equal")

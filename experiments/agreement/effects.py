@@ -12,20 +12,26 @@ from scipy.stats import spearmanr
 from attnlib.attention.interventions import head_named
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS
-from attnlib.measuring.bootstrap import estimate
+from attnlib.measuring.bootstrap import estimate, mean_ends, percentile_interval
 from attnlib.measuring.head_tables import head_places, head_rows
 from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.clark2019.gradients import attention_gradients
 from experiments.clark2019.masked_lm import Budget, masked_lm_head, unmeasured
-from experiments.shared.ablation import Answers, p_values, row_scores, single_ablations, spread_out
-from experiments.shared.intervals import TAIL, columns_of, mean_ends
+from experiments.shared.ablation import (
+    Answers,
+    drawn_changes,
+    p_values,
+    row_scores,
+    single_ablations,
+    spread_out,
+)
+from experiments.shared.intervals import columns_of
 from experiments.shared.training.publishedreader import reader_of
 
 HALVES = 200
 QUESTIONS = "questions"
-DRAWS = 1000
 CLASSES = ("sep", "period_or_comma", "other")
 """These three share out all keys."""
 
@@ -54,11 +60,12 @@ def task_effects(answers: pd.DataFrame, *, task: str, seed: int = 0) -> Found:
 
     generator = np.random.default_rng(seed)
     n = len(label)
-    again = np.stack([costs(generator.integers(0, n, n)) for _ in range(DRAWS)])
-    ends = estimate(moved.T.astype(float), np.ones_like(moved.T, dtype=float), seed=seed)
+    found = Answers(("whole", *heads), rows, label, TASKS[task])
+    again = -drawn_changes(found, seed=generator)
+    ends = mean_ends(moved.T.astype(float), seed)
     table = head_places(map(head_named, heads)).assign(cost=costs(np.arange(n)))
-    table["cost_low"], table["cost_high"] = np.nanpercentile(again, [TAIL, 100 - TAIL], axis=0)
-    table["p"] = p_values(Answers(("whole", *heads), rows, label, TASKS[task]), seed=seed)
+    table["cost_low"], table["cost_high"] = percentile_interval(again)
+    table["p"] = p_values(found, seed=seed)
     table = table.assign(**columns_of("influence", ends, 100))
     halves = _halves(n, generator)
     reliability = {

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float
-from torch.nn import functional
 
 from attnlib.attention.maps import Attention
 from attnlib.data.corpora import Corpus, with_trees
 from attnlib.errors import BadValue
+from attnlib.measuring.bootstrap import mean_ends
 from attnlib.measuring.head_tables import head_rows
 from attnlib.measuring.roles import AUTHORS, RoleScores, moments, role_tests
 from attnlib.measuring.stream import chosen_metrics, stream
@@ -23,8 +23,13 @@ from attnlib.metrics.registry import Metric, Partial
 from attnlib.metrics.sieves import SIEVES
 from attnlib.models import Encoder, load_encoder, random_twin, weights_digest
 from bookkit.store import Found, experiment
-from experiments.kovaleva2019.patterns import PATTERNS, Schooling, network, pattern_metric, rule
-from experiments.shared.intervals import mean_ends
+from experiments.kovaleva2019.patterns import (
+    PATTERNS,
+    Schooling,
+    network,
+    pattern_metric,
+    rule_metric,
+)
 
 SURFACE = (
     *("mass_to_previous", "mass_to_next", "mass_to_self", "mass_to_cls", "mass_to_sep"),
@@ -64,19 +69,6 @@ class Sighting:
     def shape(self) -> tuple[int, int]:
         """Layers, and heads of each."""
         return self.offsets.shape[1], self.offsets.shape[2]
-
-
-def rule_metric() -> Metric:
-    """Which pattern the rule on shares calls a head's map, as a metric beside the network's."""
-
-    def kernel(attention: Attention) -> Partial:
-        called = rule(attention.weights, attention.batch)
-        one_hot = functional.one_hot(called, len(PATTERNS)).to(attention.weights.dtype)
-        return Partial(one_hot, torch.ones(len(one_hot), device=one_hot.device))
-
-    what = "Which of five patterns the rule calls the map of a head."
-    source = "kovaleva2019:sec4.1"
-    return Metric("rule", what, source, "share", (0, 1), kernel, axes=("head", "pattern"))
 
 
 def offset_metric(reach: int = REACH) -> Metric:

@@ -134,10 +134,8 @@ def named_heads(
 
 def _mean(values: np.ndarray, counts: Counts) -> np.ndarray:
     """(draw, flat): means over the inputs that define a value, as often as they are drawn."""
-    flat = values.reshape(len(values), -1)
-    has = ~np.isnan(flat)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray((counts @ np.where(has, flat, 0.0)) / (counts @ has.astype(float)))
+    mean, _, n = drawn_moments(counts, values.reshape(len(values), -1))
+    return np.where(n > 0, mean, np.nan)
 
 
 def _behaviours(seen: Sighting, counts: Counts) -> np.ndarray:

@@ -15,7 +15,9 @@ from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.clark2019.surface import behaviours
+from experiments.shared.head_types import on_principal_axes
 from experiments.shared.intervals import chance_p
+from experiments.shared.sortings import dealt
 
 UNNAMED = ("other", "undefined")
 
@@ -122,9 +124,7 @@ def planar(
 
 def _turned(points: np.ndarray) -> np.ndarray:
     """Centred, on principal axes, the farthest point of each axis on the positive side."""
-    centred = points - points.mean(0)
-    _, _, axes = np.linalg.svd(centred, full_matrices=False)
-    turned = centred @ axes.T
+    turned = on_principal_axes(points)
     size = np.abs(turned)
     # Rounded, so that of two points equally far out the first decides on every machine.
     far = np.argmax(np.round(size / max(size.max(), 1e-300), 6), axis=0)
@@ -175,10 +175,9 @@ def _p_value(
     """The share of shuffles whose mean over the pairs (one, other) is not above the observed."""
     if not len(one):
         return float("nan")
-    places = np.tile(np.arange(len(given)), (permutations, 1))
     # Rows and columns move together: a point keeps its distances, only its label changes.
-    dealt = np.random.default_rng(seed).permuted(places, axis=1)
-    means = np.array([given[order[one], order[other]].mean() for order in dealt])
+    orders = dealt(np.zeros(len(given), int), permutations, np.random.default_rng(seed))
+    means = np.array([given[order[one], order[other]].mean() for order in orders])
     return chance_p(-observed, -means)
 
 

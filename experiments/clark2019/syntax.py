@@ -33,7 +33,8 @@ def syntax(
     """
     found = predictions(encoder, corpus.examples)
     table = best_heads(found, min_count=min_count, possessive_clitic=judged, seed=seed)
-    pieces = _pieces_per_word(corpus, encoder)
+    counts = (Counter(e.word).items() for e in tokenized(corpus.examples, encoder))
+    pieces = np.array([n for one in counts for word, n in one if word >= 0])
     split = float((pieces > 1).mean())
     facts = {
         "inputs": len(corpus),
@@ -46,11 +47,6 @@ def syntax(
     }
     numbers = {"words.split_share": Finding(split), **table1_findings(table)} if judged else {}
     return Found(table, numbers, facts)
-
-
-def _pieces_per_word(corpus: Corpus, encoder: Encoder) -> np.ndarray:
-    counts = (Counter(e.word).items() for e in tokenized(corpus.examples, encoder))
-    return np.array([n for one in counts for word, n in one if word >= 0])
 
 
 def table1_findings(table: pd.DataFrame) -> dict[str, Finding]:

@@ -23,7 +23,7 @@ from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.guan2020.types import N_TYPES, Labels, Points, features_of, silhouettes
-from experiments.shared.head_types import STARTS, check_k, checked, fitted
+from experiments.shared.head_types import STARTS, check_k, checked, fitted, on_principal_axes
 from experiments.shared.intervals import chance_p, drawn
 
 KS, STABLE_KS = range(1, 9), (3, 4, 5)
@@ -156,9 +156,7 @@ def _boxes(points: np.ndarray, draws: int, generator: np.random.Generator) -> np
 
     Left on those axes: a turn changes no distance, hence no inertia.
     """
-    centred = points - points.mean(0)
-    _, _, axes = np.linalg.svd(centred, full_matrices=False)
-    turned = centred @ axes.T
+    turned = on_principal_axes(points)
     return generator.uniform(turned.min(0), turned.max(0), (draws, *turned.shape))
 
 

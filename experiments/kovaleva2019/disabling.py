@@ -12,6 +12,7 @@ from scipy.stats import spearmanr
 
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS
+from attnlib.measuring.bootstrap import percentile_interval
 from attnlib.measuring.head_tables import head_names
 from attnlib.measuring.significance import ALPHA, benjamini_hochberg, holm
 from attnlib.models import Encoder
@@ -26,7 +27,7 @@ from experiments.shared.ablation import (
     points,
     row_scores,
 )
-from experiments.shared.intervals import TAIL, drawn
+from experiments.shared.intervals import drawn
 from experiments.shared.training.taskplans import tuned_model
 
 HARMLESS = -0.5
@@ -68,7 +69,7 @@ def disabling_effects(answers: pd.DataFrame, *, task: str, seed: int = 0) -> Fou
     score, *changed = points(found)
     change = np.array(changed) - score
     draws = drawn_changes(found, seed=seed)
-    low, high = np.percentile(draws, [TAIL, 100 - TAIL], axis=0)
+    low, high = percentile_interval(draws)
     names = pd.Series(found.names[1:])
     place = names.str.extract(r"(\d+)(?:-(\d+))?").fillna("0").astype(int)
     table = pd.DataFrame(

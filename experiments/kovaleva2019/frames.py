@@ -19,7 +19,8 @@ from attnlib.data.examples import (
     FrameExample,
 )
 from attnlib.errors import CorpusError
-from attnlib.measuring.head_tables import head_rows, layer_means, rank_correlation
+from attnlib.measuring.bootstrap import mean_ends
+from attnlib.measuring.head_tables import head_rows, layer_means, profiles_beside, rank_correlation
 from attnlib.measuring.significance import benjamini_hochberg, one_sided
 from attnlib.measuring.stream import measure
 from attnlib.metrics.links import control_metric, found_links, frame_links, link_metric
@@ -28,7 +29,7 @@ from attnlib.plots.lines import Lines, as_table
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.kovaleva2019.patterns import MAX_LENGTH, all_maps
-from experiments.shared.intervals import columns_of, drawn, drawn_places, mean_ends
+from experiments.shared.intervals import columns_of, drawn, drawn_places
 
 ASSET, REFERENCE = "kovaleva-reference", "kovaleva_heads_digitised.tsv"
 DEVIATIONS = 3
@@ -172,18 +173,16 @@ def beside_authors(*tables: pd.DataFrame, columns: Sequence[str], seed: int = 0)
     """
     theirs = authors_map()
     names = ["what", "layer", "ours", "authors", "rho", "p", "rho_heads"]
-    rows, found = [], {}
+    parts, found = [], {}
     for table, pair in zip(tables, columns, strict=True):
         own, other = pair.split(":")
-        ours, profile = layer_means(table, own), layer_means(theirs, other)
-        if len(ours) != len(profile):
+        both = profiles_beside(layer_means(table, own), layer_means(theirs, other), seed)
+        if both.empty:
             continue
-        rho, p = rank_correlation(ours.to_numpy(), profile.to_numpy(), seed)
         joint = table.merge(theirs, on=["layer", "head"], suffixes=("", "_theirs"))
         known = joint[f"{other}_theirs" if other in table else other]
         heads = rank_correlation(joint[own].to_numpy(), known.to_numpy(), seed)[0]
-        found[BESIDE[other]] = Finding(rho)
-        rows += [
-            (other, layer, ours[layer], profile[layer], rho, p, heads) for layer in profile.index
-        ]
-    return Found(pd.DataFrame(rows, columns=names), found)
+        found[BESIDE[other]] = Finding(float(both["rho"][0]))
+        parts.append(both.assign(what=other, rho_heads=heads))
+    both = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    return Found(both.reindex(columns=names), found)

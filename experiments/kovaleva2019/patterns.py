@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attnlib.attention import tap
-from attnlib.attention.encode import Batch, Collator, tokenized, truncated
+from attnlib.attention.encode import Batch, batches_of
 from attnlib.attention.maps import Attention
 from attnlib.data.corpora import Corpus, load_corpus
 from attnlib.data.examples import Example
@@ -116,10 +116,8 @@ def all_maps(
     encoder: Encoder, example: Example, max_length: int = MAX_LENGTH
 ) -> tuple[Float[Tensor, "layer head query key"], Batch]:
     """The maps of all heads for one input, and the input; a long one is truncated."""
-    (encoded,) = tokenized([example], encoder)
-    if len(encoded) > max_length:
-        encoded = truncated(encoded, max_length)
-    batch = Collator(encoder)([encoded])
+    limits: Any = {"max_length": min(max_length, encoder.max_length), "on_long": "truncate"}
+    (batch,) = batches_of([example], encoder, **limits)
     return tap.all_maps(encoder, batch), batch
 
 
@@ -383,15 +381,29 @@ def classified_unseen(
 def pattern_metric(net: PatternNet) -> Metric:
     """A metric of one's own for `measure`: which pattern a head's map is called, one of five."""
 
-    def kernel(attention: Attention) -> Partial:
+    def called(attention: Attention) -> Tensor:
         drawn = pictures(attention.weights, attention.real.sum(-1))
-        called = classified(net, drawn.flatten(0, 1)).unflatten(0, drawn.shape[:2])
-        one_hot = functional.one_hot(called, len(PATTERNS)).to(drawn.dtype)
-        return Partial(one_hot, torch.ones(len(one_hot), device=drawn.device))
+        return classified(net, drawn.flatten(0, 1)).unflatten(0, drawn.shape[:2])
 
-    what = "Which of five patterns a network calls the map of a head."
+    return called_metric("pattern", "a network", called)
+
+
+def rule_metric() -> Metric:
+    """The same by the rule on shares."""
+    return called_metric("rule", "the rule", lambda given: rule(given.weights, given.batch))
+
+
+def called_metric(key: str, who: str, called: Callable[[Attention], Tensor]) -> Metric:
+    """A metric of which pattern each map of a batch (batch, head) is called."""
+
+    def kernel(attention: Attention) -> Partial:
+        one_hot = functional.one_hot(called(attention), len(PATTERNS))
+        ones = torch.ones(len(one_hot), device=one_hot.device)
+        return Partial(one_hot.to(attention.weights.dtype), ones)
+
+    what = f"Which of five patterns {who} calls the map of a head."
     source, axes = "kovaleva2019:sec4.1", ("head", "pattern")
-    return Metric("pattern", what, source, "share", (0.0, 1.0), kernel, axes=axes)
+    return Metric(key, what, source, "share", (0.0, 1.0), kernel, axes=axes)
 
 
 def known_maps(

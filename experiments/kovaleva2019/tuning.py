@@ -13,6 +13,7 @@ from scipy.stats import spearmanr
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS, Task
 from attnlib.errors import check_choice
+from attnlib.measuring.bootstrap import mean_ends
 from attnlib.measuring.head_tables import head_rows
 from attnlib.measuring.similarity import compared
 from attnlib.measuring.stream import Measurement, measure
@@ -20,7 +21,7 @@ from attnlib.metrics.registry import Metric
 from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.shared.intervals import drawn, drawn_places, mean_ends
+from experiments.shared.intervals import drawn, drawn_places
 from experiments.shared.training.finetune import STARTS as TRAINED
 from experiments.shared.training.finetune import FineTuned, TaskHead
 from experiments.shared.training.glue import row_scores

@@ -21,7 +21,7 @@ from torch import Tensor
 from attnlib.attention.encode import Batch
 from attnlib.attention.maps import Attention
 from attnlib.data.corpora import Corpus, with_trees
-from attnlib.measuring.bootstrap import statistics
+from attnlib.measuring.bootstrap import mean_ends, statistics
 from attnlib.measuring.head_tables import head_name, head_rows
 from attnlib.measuring.significance import ALPHA, benjamini_hochberg, one_sided
 from attnlib.measuring.stream import Measurement, measure
@@ -32,7 +32,6 @@ from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.kovaleva2019.tuning import measure_tuned
-from experiments.shared.intervals import mean_ends
 
 WORDS = tuple(one.name for one in FEATURES)
 KINDS = (*WORDS, *SPECIAL)

@@ -13,7 +13,7 @@ import pandas as pd
 
 from attnlib.data.assets import resolve
 from attnlib.errors import CorpusError
-from attnlib.measuring.head_tables import layer_means, rank_correlation
+from attnlib.measuring.head_tables import layer_means, profiles_beside
 from attnlib.measuring.roles import AUTHORS, THRESHOLD, role_tests
 from attnlib.metrics.sieves import COARSE
 from bookkit.store import Found, experiment
@@ -78,11 +78,9 @@ def authors_beside(*moments: pd.DataFrame, tasks: Sequence[str], seed: int = 0) 
     for table, task in zip(moments, tasks, strict=True):
         for role, reference in theirs[theirs["task"] == task].groupby("role", sort=False):
             ours = layer_means(table[table["role"] == role], "bias")
-            profile = layer_means(reference, "bias")
-            if ours.notna().any() and len(ours) == len(profile):
-                rho, p = rank_correlation(ours.to_numpy(), profile.to_numpy(), seed)
-                both = pd.DataFrame({"ours": ours, "authors": profile}).reset_index()
-                parts.append(both.assign(task=task, role=role, rho=rho, p=p))
+            both = profiles_beside(ours, layer_means(reference, "bias"), seed)
+            if len(both):
+                parts.append(both.assign(task=task, role=role))
     columns = ["task", "role", "layer", "ours", "authors", "rho", "p"]
     found = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
     return Found(found.reindex(columns=columns), facts={"reading_error": READING_ERROR})

@@ -230,7 +230,9 @@ def points(found: Answers) -> NDArray[np.float64]:
     return 100 * row_scores(found.answers, found.labels, found.task)
 
 
-def drawn_changes(found: Answers, *, draws: int = TASK_DRAWS, seed: int = 0) -> NDArray[np.float64]:
+def drawn_changes(
+    found: Answers, *, draws: int = TASK_DRAWS, seed: int | np.random.Generator = 0
+) -> NDArray[np.float64]:
     """(draw, variant): the change of the metric against the whole model on inputs drawn again.
 
     The same inputs are drawn for the model and for every variant, so that only what differs

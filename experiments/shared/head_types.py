@@ -224,6 +224,12 @@ def plane(features: Float[np.ndarray, "head feature"], *, seed: int) -> Float[np
     return placed
 
 
+def on_principal_axes(points: np.ndarray) -> np.ndarray:
+    """Points less their mean, turned so that the first axis is the long one."""
+    centred = points - points.mean(0)
+    return np.asarray(centred @ np.linalg.svd(centred, full_matrices=False)[2].T)
+
+
 def checked(features: np.ndarray) -> Float[np.ndarray, "head feature"]:
     """The features in double precision; says what is wrong otherwise."""
     points = np.asarray(features, dtype=np.float64)

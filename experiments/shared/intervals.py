@@ -6,11 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attnlib.measuring.bootstrap import LEVEL, REPLICATES, Estimate, estimate, percentile_interval
+from attnlib.measuring.bootstrap import REPLICATES, Estimate, percentile_interval
 from bookkit.claims import Finding
-
-TAIL = 100 * (1 - LEVEL) / 2
-"""Percent of the draws below an interval, and as many above it."""
 
 
 def drawn(values: Sequence[float] | np.ndarray) -> Finding:
@@ -41,9 +38,3 @@ def columns_of(name: str, found: Estimate, scale: float = 1.0) -> dict[str, np.n
     """Columns of a table: means under their name, and their intervals, <name>_low and _high."""
     ends = {name: found.mean, f"{name}_low": found.low, f"{name}_high": found.high}
     return {column: scale * values for column, values in ends.items()}
-
-
-def mean_ends(values: np.ndarray, seed: int) -> Estimate:
-    """Mean and interval over the inputs (first axis) that define a value."""
-    has = ~np.isnan(values)
-    return estimate(np.where(has, values, 0.0), has.astype(float), seed=seed)

@@ -42,7 +42,7 @@ from experiments.agreement.vocabularies import (
     named_heads,
 )
 from experiments.clark2019.surface import behaviours
-from experiments.kovaleva2019.patterns import PATTERNS, rule
+from experiments.kovaleva2019.patterns import PATTERNS, rule, rule_metric
 from experiments.shared.chapter import describe_corpus
 from experiments.shared.head_types import fitted, named_types
 from experiments.shared.intervals import chance_p
@@ -184,7 +184,7 @@ def test_a_head_that_looks_at_the_next_token_has_its_mass_there() -> None:
 
 def test_the_rule_as_a_metric_is_the_rule() -> None:
     attention = random_attention(seed=1)
-    found = head_numbers.rule_metric()(attention)
+    found = rule_metric()(attention)
     assert torch.equal(found.value.argmax(-1), rule(attention.weights, attention.batch))
     assert (found.value.sum(-1) == 1).all()
 
