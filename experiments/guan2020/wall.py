@@ -15,7 +15,7 @@ import pandas as pd
 from matplotlib.colors import to_rgb
 from PIL import Image
 
-from attnlib.attention.encode import Collator, tokenized
+from attnlib.attention.encode import batches_of, tokenized
 from attnlib.attention.tap import all_maps
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Question, sentence_starts
@@ -57,11 +57,10 @@ def wall_maps(
     """
     *train, questions = corpora
     own = model_of(*train, encoder=encoder, task=task, recipe=recipe)
-    example = opening(questions.examples[0], own, max_pieces)
-    (encoded,) = tokenized([example], own)
-    batch = Collator(own)([encoded])
+    shown = opening(questions.examples[0], own, max_pieces)
+    (batch,) = batches_of([shown], own, max_length=max_pieces)
     maps = [[packed(one) for one in heads] for heads in all_maps(own, batch).cpu().numpy()]
-    tokens = list(own.tokenizer.convert_ids_to_tokens(encoded.ids))
+    tokens = list(own.tokenizer.convert_ids_to_tokens(batch.ids[0].tolist()))
     facts = {"pieces": tokens, "model": model, "inputs": 1, "passes": 1}
     return Found(head_rows(map=np.array(maps, dtype=object)), facts=facts)
 
