@@ -161,24 +161,11 @@ def closeness(
     same = labels[one] == labels[other]
     values = distances[one, other]
     within, between = _mean(values[same]), _mean(values[~same])
-    return within, between, _p_value(distances, one[same], other[same], within, permutations, seed)
-
-
-def _p_value(
-    given: np.ndarray,
-    one: np.ndarray,
-    other: np.ndarray,
-    observed: float,
-    permutations: int,
-    seed: int,
-) -> float:
-    """The share of shuffles whose mean over the pairs (one, other) is not above the observed."""
-    if not len(one):
-        return float("nan")
+    one, other = one[same], other[same]
     # Rows and columns move together: a point keeps its distances, only its label changes.
-    orders = dealt(np.zeros(len(given), int), permutations, np.random.default_rng(seed))
-    means = np.array([given[order[one], order[other]].mean() for order in orders])
-    return chance_p(-observed, -means)
+    orders = dealt(np.zeros(len(labels), int), permutations, np.random.default_rng(seed))
+    means = np.array([_mean(distances[order[one], order[other]]) for order in orders])
+    return within, between, chance_p(-within, -means)
 
 
 def _mean(values: np.ndarray) -> float:
