@@ -380,7 +380,14 @@ def best_heads(
         row, columns = _row(found, np.hstack(sides), places, half[found.rank[words]])
         rows.append({"relation": name, "n": len(words), **row, "offset": offsets[row["offset"]]})
         sums.append(by_group(np.stack(columns, axis=1), found.rank[words], len(half)))
-    return _table(rows, np.array(sums), seed=seed, replicates=replicates)
+    total, weight = np.moveaxis(np.array(sums), 0, 2)  # (sentence, relation, quantity)
+    spread = estimate(total, weight, micro=True, replicates=replicates, seed=seed)
+    table = pd.DataFrame(rows)
+    for at, (mean, low, high) in enumerate(QUANTITIES):
+        for name, values in ((mean, spread.mean), (low, spread.low), (high, spread.high)):
+            if name:
+                table[name] = 100 * values[:, at]
+    return table[list(COLUMNS)]
 
 
 def _listed(
@@ -432,17 +439,3 @@ def chosen_elsewhere(
             chosen.append(int(right[choosing].mean(0).argmax()))
             score[~choosing] = right[~choosing, chosen[-1]]
     return score, chosen
-
-
-def _table(
-    rows: list[dict[str, Any]], sums: np.ndarray, *, seed: int, replicates: int
-) -> pd.DataFrame:
-    """Rows with their averages and intervals; sums (relation, 2, sentence, quantity)."""
-    total, weight = np.moveaxis(sums, 0, 2)
-    spread = estimate(total, weight, micro=True, replicates=replicates, seed=seed)
-    table = pd.DataFrame(rows)
-    for at, (mean, low, high) in enumerate(QUANTITIES):
-        for name, values in ((mean, spread.mean), (low, spread.low), (high, spread.high)):
-            if name:
-                table[name] = 100 * values[:, at]
-    return table[list(COLUMNS)]

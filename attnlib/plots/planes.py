@@ -51,27 +51,23 @@ def head_map(table: pd.DataFrame, *, named: int | Sequence[str] = 6) -> Drawing:
 def named_heads(
     rows: pd.DataFrame, named: int | Sequence[str], *, apart: float = 0.11
 ) -> pd.DataFrame:
-    """The heads to name: those asked for, or so many of the outermost.
+    """The heads to name: those asked for, or so many of those farthest from the middle.
 
     rows   name, x, y
-    apart  how near two named heads may be, as a share of the plane's width
+    apart  how near two of the farthest may be, as a share of the plane's width: so that their
+           names do not overlap
     """
-    if isinstance(named, int):
-        return _outermost(rows, named, apart)
-    unknown = [name for name in named if name not in set(rows["name"])]
-    if unknown:
-        raise BadValue(f"head '{unknown[0]}' is not in the table; heads are named like '5-4'.")
-    return rows[rows["name"].isin(named)]
-
-
-def _outermost(rows: pd.DataFrame, n: int, share: float) -> pd.DataFrame:
-    """The n heads farthest from the middle, none so near to another that names would overlap."""
+    if not isinstance(named, int):
+        unknown = [name for name in named if name not in set(rows["name"])]
+        if unknown:
+            raise BadValue(f"head '{unknown[0]}' is not in the table; heads are named like '5-4'.")
+        return rows[rows["name"].isin(named)]
     places = rows[["x", "y"]].to_numpy(float)
-    apart = share * max(np.ptp(places, axis=0).max(), 1e-9)
+    least = apart * max(np.ptp(places, axis=0).max(), 1e-9)
     chosen: list[int] = []
     for one in np.argsort(-np.hypot(*(places - places.mean(0)).T), kind="stable"):
         gaps = np.hypot(*(places[chosen] - places[one]).T)
-        if len(chosen) < n and (gaps > apart).all():
+        if len(chosen) < named and (gaps > least).all():
             chosen.append(int(one))
     return rows.iloc[chosen]
 

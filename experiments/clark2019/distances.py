@@ -161,11 +161,17 @@ def closeness(
     same = labels[one] == labels[other]
     values = distances[one, other]
     within, between = _mean(values[same]), _mean(values[~same])
-    one, other = one[same], other[same]
-    # Rows and columns move together: a point keeps its distances, only its label changes.
     orders = dealt(np.zeros(len(labels), int), permutations, np.random.default_rng(seed))
-    means = np.array([_mean(distances[order[one], order[other]]) for order in orders])
-    return within, between, chance_p(-within, -means)
+    by_chance = _dealt_means(distances, one[same], other[same], orders)
+    return within, between, chance_p(-within, -by_chance)
+
+
+def _dealt_means(
+    given: np.ndarray, one: np.ndarray, other: np.ndarray, orders: np.ndarray
+) -> np.ndarray:
+    """The mean over the pairs (one, other) for every order of the points."""
+    # Rows and columns move together: a point keeps its distances, only its label changes.
+    return np.array([_mean(given[order[one], order[other]]) for order in orders])
 
 
 def _mean(values: np.ndarray) -> float:

@@ -196,7 +196,9 @@ def attention_gradients(
             # Examples of a batch do not meet, so the sum gives each map its own example's gradient;
             # a mean over the batch would make it smaller the larger the batch.
             slopes = iter(torch.autograd.grad(loss.sum(), [part for one in maps for part in one]))
-            keys = _keys(_as_read(batch, targets, encoder), classes)
+            read = _as_read(batch, targets, encoder)
+            masks = [of_class(read) & read.real for of_class in classes.values()]
+            keys = torch.stack(masks, dim=-1).float()  # (batch, key, class); small counts are exact
             layers = []
             for layer in maps:
                 size = torch.cat([next(slopes) for _ in layer]).abs()
@@ -216,12 +218,6 @@ def attention_gradients(
         weight=torch.cat(weight).numpy()[order],
         loss=torch.cat(losses).numpy()[order],
     )
-
-
-def _keys(batch: Batch, classes: Mapping[str, KeyClass]) -> Tensor:
-    """(batch, key, class) as 0 and 1."""
-    masks = [of_class(batch) & batch.real for of_class in classes.values()]
-    return torch.stack(masks, dim=-1).float()  # counts this small are exact
 
 
 def _sums(size: Tensor, batch: Batch, keys: Tensor) -> Tensor:

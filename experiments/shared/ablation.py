@@ -98,7 +98,11 @@ def ablated(
     best = [best_answers(spans, len(questions), 1) for spans in found]
     scores = [score_answers(first_texts(spans), questions) for spans in best]
     em, f1 = (np.stack(parts) for parts in zip(*scores, strict=True))
-    return Outcome(tuple(variants), em, f1, _by_question(losses, windows, len(questions)))
+    # The mean over the windows of a question that hold its answer; NaN where none does.
+    of = np.array([window.question for window in windows])
+    by_question = pd.DataFrame(losses.T).groupby(of).mean()
+    loss = by_question.reindex(range(len(questions))).to_numpy().T
+    return Outcome(tuple(variants), em, f1, loss)
 
 
 def _losses(
@@ -110,13 +114,6 @@ def _losses(
     loss = functional.cross_entropy(logits, ends, reduction="none").mean(-1)
     # Piece 0 is [CLS]: the window does not hold its answer.
     return loss.masked_fill(ends[:, 1] == 0, torch.nan).double().cpu().numpy()
-
-
-def _by_question(losses: np.ndarray, windows: Sequence[Window], n_questions: int) -> np.ndarray:
-    """The mean over the windows of a question that hold its answer; NaN where none does."""
-    of = np.array([window.question for window in windows])
-    means = pd.DataFrame(losses.T).groupby(of).mean().reindex(range(n_questions))
-    return np.asarray(means.to_numpy().T)
 
 
 def single_ablations(
