@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -64,8 +63,7 @@ def difference(kept: Found, again: Found) -> str:
             return f"the finding '{name}' is new, or gone"
         for part in ("value", "low", "high"):
             a, b = getattr(one, part), getattr(other, part)
-            near = math.isclose(a, b, rel_tol=TOLERANCE, abs_tol=TOLERANCE * 1e-2)
-            if not near and not (math.isnan(a) and math.isnan(b)):
+            if not np.isclose(b, a, rtol=TOLERANCE, atol=TOLERANCE * 1e-2, equal_nan=True):
                 return f"the {part} of the finding '{name}' is {b:.6g}, kept was {a:.6g}"
     return ""
 

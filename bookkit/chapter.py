@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ from bookkit.store import (
     digest_of,
     table_digest,
 )
+from bookkit.templates import filled
 
 Data = Any
 """What an experiment reads: a `Source`, a table of another result, or data with a digest."""
@@ -266,21 +268,14 @@ def cost_table(runs: Sequence[Mapping[str, Any]]) -> PageTable:
     numbers = pd.DataFrame(rows).set_index("experiment").astype(float)
     table = numbers.groupby(level=0, sort=False).sum(min_count=1)
     table["peak memory"] = numbers["peak memory"].groupby(level=0).max()
-    head = "".join(f"<th>{name}</th>" for name in ("experiment", *table.columns))
-    body = "".join(_cost_row(str(name), row) for name, row in table.iterrows())
     threads = " or ".join(map(str, sorted({run["threads"] for run in runs})))
     used = sorted({one for run in runs for one in run["versions"].items()})
     versions = ", ".join(f"{name} {version}" for name, version in used)
     minutes = numbers["seconds"].sum() / 60
     caption = f"{minutes:.0f} minutes in all, on {threads} CPU threads; {versions}."
+    body = filled(Path(__file__).with_name("costs.html"), rows=table.to_dict("index"))
+    head = "".join(f"<th>{name}</th>" for name in ("experiment", *table.columns))
     return PageTable(caption, table, f"<tr>{head}</tr>", body)
-
-
-def _cost_row(experiment: str, row: pd.Series) -> str:
-    shown = ["" if math.isnan(number) else f"{number:,.0f}" for number in row]
-    cells = "".join(f"<td>{number}</td>" for number in (*shown[:-1], f"{shown[-1]} MiB"))
-    name = experiment.partition("/")[2].replace("_", " ")
-    return f"<tr><th>{html.escape(name)}</th>{cells}</tr>"
 
 
 def _described(given: Any) -> Mapping[str, Any]:
@@ -302,11 +297,9 @@ def _value(given: Any) -> Any:
 
 def _ticker(name: str) -> Callable[[int, int], None]:
     """How far a long experiment is, on stderr, at most every other second."""
-    bars: list[Any] = []  # none for an experiment that counts nothing
+    bar = tqdm(desc=name, mininterval=2, delay=0.1)  # shows nothing if nothing is counted
 
     def tick(done: int, total: int) -> None:
-        bar = bars[0] if bars else tqdm(desc=name, mininterval=2)
-        bars[:] = [bar]
         bar.total = total
         bar.update(done - bar.n)
 

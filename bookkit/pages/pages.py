@@ -17,7 +17,7 @@ from bookkit.editions import Edition
 from bookkit.ledger import carried, ledger_of, totals
 from bookkit.pages.ledgerpage import ledger_table, raw, verdict_bars
 from bookkit.project import hook
-from bookkit.teach.handouts import exercise_counts, exercise_tables, handout_links
+from bookkit.teach.handouts import exercise_counts, parts_for_teachers
 from bookkit.templates import filled
 
 _JUDGED = ("reproduced", "partly", "not_reproduced")
@@ -36,8 +36,7 @@ def generated(root: Path, edition: Edition, executed: Mapping[str, Path]) -> dic
         "book/_generated/ledger.md": ledger_table(rows, own),
         "book/_generated/build.md": build_tables(edition, executed),
         **({"book/changelog.md": changes.read_text("utf-8")} if changes.is_file() else {}),
-        **exercise_tables(),
-        "book/_generated/handouts.md": handout_links(own),
+        **parts_for_teachers(own),
         **(further(root, edition, own) if further else {}),
     }
 

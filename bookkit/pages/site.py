@@ -116,15 +116,13 @@ class _Loads(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
         self._styled = tag == "style"
-        for name in _LOADING.get(tag, ()):
-            self._add(given.get(name, ""))
-        if tag == "link" and not set(given.get("rel", "").split()) & _HARMLESS:
-            self._add(given.get("href", ""))
-        for part in given.get("srcset", "").split(","):
-            self._add(part.strip().split(" ")[0])
         self.found += _CSS_LOAD.findall(given.get("style", ""))
+        followed = tag in ("a", "area") or set(given.get("rel", "").split()) & _HARMLESS
+        loads = [] if followed else [given.get(name, "") for name in _LOADING]
+        loads += [part.strip().split(" ")[0] for part in given.get("srcset", "").split(",")]
         if tag == "meta" and given.get("http-equiv", "").lower() == "refresh":
-            self._add(given.get("content", "").partition("url=")[2])
+            loads.append(given.get("content", "").partition("url=")[2])
+        self.found += filter(_ELSEWHERE.match, loads)
 
     def handle_data(self, data: str) -> None:
         if self._styled:
@@ -133,14 +131,6 @@ class _Loads(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         self._styled = False
 
-    def _add(self, address: str) -> None:
-        if _ELSEWHERE.match(address):
-            self.found.append(address)
-
 
 _HARMLESS = {"canonical", "next", "prev", "search", "index", "author", "license", "help", "me"}
-_LOADING = {
-    **dict.fromkeys(("script", "img", "iframe", "frame", "embed", "source", "track"), ("src",)),
-    **{"audio": ("src",), "video": ("src", "poster"), "object": ("data",), "input": ("src",)},
-    **{"image": ("href", "xlink:href"), "use": ("href", "xlink:href")},
-}
+_LOADING = ("src", "href", "xlink:href", "poster", "data")

@@ -157,11 +157,9 @@ class Feedback:
         return "\n".join(lines)
 
     def _headline(self) -> str:
-        name = f"{self.exercise.short}, {self.exercise.title}"
         n_right = sum(one.state == "right" for one in self.remarks)
-        if self.ok:
-            return f"{name}: right."
-        return f"{name}: {n_right} of {len(self.exercise.parts)} right so far."
+        state = "right" if self.ok else f"{n_right} of {len(self.exercise.parts)} right so far"
+        return f"{self.exercise.short}, {self.exercise.title}: {state}."
 
     def _repr_html_(self) -> str:
         page = Path(__file__).with_name("feedback.html")

@@ -85,19 +85,17 @@ def _text(path: Path) -> str:
 # --- parts of the pages for teachers --------------------------------------------------------------
 
 
-def exercise_table(chapter: str) -> str:
-    """The exercises of a chapter by level, each with a link, its time and what it needs."""
-    return filled(HERE / "exercises.md", exercises=of_chapter(chapter), levels=LEVELS)
-
-
-def exercise_tables() -> dict[str, str]:
-    """The tables of all chapters, as parts of pages."""
-    return {f"book/_generated/exercises_{name}.md": exercise_table(name) for name in teachable()}
-
-
-def handout_links(executed: Collection[str]) -> str:
-    """Links to the slides and the student copy of every chapter."""
-    return filled(HERE / "handouts.md", chapters=teachable(), executed=executed)
+def parts_for_teachers(executed: Collection[str]) -> dict[str, str]:
+    """For every chapter its exercises by level; and links to slides and student copies of all."""
+    chapters = teachable()
+    parts = {
+        f"book/_generated/exercises_{name}.md": filled(
+            HERE / "exercises.md", exercises=of_chapter(name), levels=LEVELS
+        )
+        for name in chapters
+    }
+    links = filled(HERE / "handouts.md", chapters=chapters, executed=executed)
+    return parts | {"book/_generated/handouts.md": links}
 
 
 def exercise_counts() -> dict[str, int]:

@@ -13,14 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
-
 from bookkit.claims import CLAIMS, FIGURES, LEDGER
 from bookkit.errors import NotebookError
 from bookkit.pagetables import BADGES
 from bookkit.teach.exercises import LEVELS, of_chapter
 from bookkit.teach.plain_markdown import Words, plain_markdown, quoted_numbers
+from bookkit.templates import filled
 
 HERE = Path(__file__).parent
 LONGEST_AFTER = 330  # letters of the paragraph that follows what the paper asked
@@ -61,7 +59,8 @@ def deck(
         for verdict, (kind, _) in BADGES.items()
     ]
     before, _, quoted = first.partition("\n> ")
-    return _template().render(
+    return filled(
+        HERE / "slides.html",
         title=title[1],
         about=_about(first),
         model=next((row["model"] for row in rows if row.get("model")), ""),
@@ -79,19 +78,8 @@ def deck(
         badges=BADGES,
         style=(HERE / "slides.css").read_text(encoding="utf-8"),
         script=(HERE / "slides.js").read_text(encoding="utf-8"),
+        **{"inline": _inline, "lead": _lead, "size": _size, "place": _place},
     )
-
-
-def _template() -> Any:
-    pages = Environment(
-        loader=FileSystemLoader(HERE),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
-    pages.filters |= {"inline": _inline, "lead": _lead, "size": _size, "place": _place}
-    return pages.get_template("slides.html")
 
 
 @dataclass(frozen=True)
@@ -169,13 +157,13 @@ def _after(text: str) -> str:
 # --- text as a slide shows it ---------------------------------------------------------------------
 
 
-def _inline(text: str) -> Markup:
+def _inline(text: str) -> str:
     """Code, bold, italic and formulas of a line of markdown as HTML."""
     shown = html.escape(_one_line(text), quote=False)
     shown = re.sub(r"`([^`]+)`", r"<code>\1</code>", shown)
     shown = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", shown)
     shown = re.sub(r"(?<![\w*])\*([^*]+)\*(?![\w*])", r"<i>\1</i>", shown)
-    return Markup(re.sub(r"\$([^$]+)\$", r"<i>\1</i>", shown))
+    return re.sub(r"\$([^$]+)\$", r"<i>\1</i>", shown)
 
 
 def _lead(text: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import nbformat
+from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from bookkit.errors import NotebookError
 from bookkit.teach.exercises import LEVELS, Exercise, Part, exercise
@@ -41,7 +41,7 @@ def student_copy(
         else:
             made.append(_emptied(cell, name, text))
         if number == 1:
-            made.append(_markdown("how-to-use-this-copy", filled(GUIDE, blank=BLANK)))
+            made.append(new_markdown_cell(filled(GUIDE, blank=BLANK), id="how-to-use-this-copy"))
     kept = ("kernelspec", "language_info")
     metadata = {key: value for key, value in book["metadata"].items() if key in kept}
     return {"cells": made, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
@@ -53,7 +53,7 @@ def _emptied(cell: Cell, name: str, text: str) -> Cell:
     metadata: dict[str, Any] = {"tags": tags} if tags else {}
     if {"remove-cell", "remove-input", "hide-input"} & set(tags):
         metadata["jupyter"] = {"source_hidden": True}
-    return _code(name, text, metadata)
+    return new_code_cell(text, id=name, metadata=metadata)
 
 
 def _open_text(name: str, text: str, words: Words) -> Iterator[Cell]:
@@ -64,7 +64,7 @@ def _open_text(name: str, text: str, words: Words) -> Iterator[Cell]:
         if between:
             count += 1
             own = name if count == 1 else f"{name}-{count}"
-            yield _markdown(own, plain_markdown(between, words))
+            yield new_markdown_cell(plain_markdown(between, words), id=own)
         if found and found["kind"] == "exercise":
             yield from _exercise_cells(found["inside"], words)
         at = found.end() if found else len(text)
@@ -80,9 +80,10 @@ def _exercise_cells(inside: str, words: Words) -> Iterator[Cell]:
     about = f"*{LEVELS[entry.level]} · about {entry.minutes} minutes · {needs}*"
     task = plain_markdown(_LABEL.sub("", inside, count=1).strip(), words)
     head = f"### Exercise {entry.number}: {entry.title}"
-    yield _markdown(entry.label, f"{head}\n\n{about}\n\n{task}")
-    yield _code(f"{entry.label}-work", "# Your work", {"tags": ["answer"]})
-    yield _code(f"{entry.label}-check", check_source(entry), {"tags": ["check"]})
+    yield new_markdown_cell(f"{head}\n\n{about}\n\n{task}", id=entry.label)
+    yield new_code_cell("# Your work", id=f"{entry.label}-work", metadata={"tags": ["answer"]})
+    checks = check_source(entry)
+    yield new_code_cell(checks, id=f"{entry.label}-check", metadata={"tags": ["check"]})
 
 
 def check_source(entry: Exercise) -> str:
@@ -102,11 +103,3 @@ def _asked(part: Part) -> str:
     if all(choice in part.asks for choice in part.choices):
         return part.asks
     return f"{part.asks} ({'; '.join(part.choices)})"
-
-
-def _markdown(name: str, text: str) -> Cell:
-    return nbformat.v4.new_markdown_cell(text, id=name)
-
-
-def _code(name: str, text: str, metadata: Cell) -> Cell:
-    return nbformat.v4.new_code_cell(text, id=name, metadata=metadata)

@@ -4,43 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 
 from attnlib.data.reader.markup import REGISTERS, Passage
+from bookkit.templates import filled
 
-INTRODUCTION = Path(__file__).with_suffix(".md")
 N_COLOURS = 8
 """Entities of a passage take turns with so many colours; the label beside a mention decides."""
 
 
 def page(passages: Sequence[Passage]) -> str:
-    """A page in MyST: one section per register, one drawn passage after the other."""
-    parts = [INTRODUCTION.read_text(encoding="utf-8")]
-    for register in REGISTERS:
-        chosen = [one for one in passages if one.register == register]
-        parts.append(f"## {register.capitalize()}\n")
-        parts += [f"(reader-{one.id})=\n### {one.title}\n\n{drawn(one)}\n" for one in chosen]
-    return "\n".join(parts)
+    """A page in MyST: one section per register, one passage after the other, as HTML."""
+    source = Path(__file__).with_suffix(".md")
+    return filled(source, registers=REGISTERS, passages=passages, paragraphs=_paragraphs)
 
 
-def drawn(passage: Passage) -> str:
-    """One passage as HTML that needs no script."""
-    facts = f"{len(passage.plain_words)} words · {len(passage.mentions)} mentions of "
-    facts += f"{len(passage.clusters)} entities · <code>{passage.id}</code>"
-    middle = passage.sentences[passage.second_paragraph][0]
-    pieces = [
-        '<div class="attn-reader">',
-        f'<p class="facts">{facts}</p>',
-        f"<p>{_paragraph(passage, 0, middle)}</p>",
-        f"<p>{_paragraph(passage, middle, len(passage.words))}</p>",
-        _frames(passage),
-        _questions(passage),
-        "</div>",
-    ]
-    return "```{raw} html\n" + "\n".join(pieces) + "\n```"
+def _paragraphs(passage: Passage) -> list[str]:
+    """Both paragraphs of a passage, with its mentions marked."""
+    ends = (0, passage.sentences[passage.second_paragraph][0], len(passage.words))
+    return [_marked(passage, *both) for both in pairwise(ends)]
 
 
-def _paragraph(passage: Passage, start: int, end: int) -> str:
+def _marked(passage: Passage, start: int, end: int) -> str:
     """Words with their spaces as printed, wrapped in the mentions that open and close there."""
     colour = {entity: i % N_COLOURS for i, entity in enumerate(passage.clusters)}
     heads = {mention.head for mention in passage.mentions}
@@ -57,25 +43,3 @@ def _paragraph(passage: Passage, start: int, end: int) -> str:
         for mention in sorted(closing, key=lambda m: -m.start):
             out.append(f"<sub>{escape(mention.entity)}</sub></span>")
     return "".join(out)
-
-
-def _frames(passage: Passage) -> str:
-    rows = []
-    for frame in passage.frames:
-        elements = ", ".join(
-            f"<i>{escape(name)}</i> {escape(passage.surface(*span))}"
-            for name, span in frame.elements
-        )
-        target = escape(passage.surface(*frame.target))
-        rows.append(f"<li><b>{target}</b> <span>{escape(frame.frame)}</span> {elements}</li>")
-    return f'<ul class="frames">{"".join(rows)}</ul>' if rows else ""
-
-
-def _questions(passage: Passage) -> str:
-    rows = []
-    for question in passage.questions:
-        hard = " <em>hard</em>" if question.hard else ""
-        answer = escape(passage.surface(*question.answer))
-        summary = f"<summary>{escape(question.text)}{hard}</summary>"
-        rows.append(f"<details>{summary}<p>{answer}</p></details>")
-    return "".join(rows)

@@ -272,7 +272,7 @@ def test_commands_and_labels_on_the_pages_exist(path: Path) -> None:
 
 
 def test_tables_of_exercises_come_from_the_catalogue() -> None:
-    table = handouts.exercise_table("guan2020")
+    table = handouts.parts_for_teachers(())["book/_generated/exercises_guan2020.md"]
     assert table.count("\n") == 2 + len(of_chapter("guan2020"))
     assert "| **warm-up** | {ref}`A distance feature by hand <guan-by-hand>` |" in table
     assert handouts.exercise_counts()["exercises"] == len(catalogue())
@@ -298,9 +298,8 @@ def lay_out(folder: Path) -> None:
         (folder / "notebooks" / f"{name}.ipynb").write_text(text, encoding="utf-8")
     generated = folder / "book" / "_generated"
     generated.mkdir()
-    for name in NOTEBOOKS:
-        (generated / f"exercises_{name}.md").write_text(handouts.exercise_table(name))
-    (generated / "handouts.md").write_text(handouts.handout_links(published))
+    for place, text in handouts.parts_for_teachers(published).items():
+        (folder / place).write_text(text)
     (folder / "book" / "atlas.md").write_text(atlas_page({}))
     chapters = [f"notebooks/{name}" for name in NOTEBOOKS]
     chapters += ["book/references", "book/atlas", "book/reading_maps"]

@@ -6,13 +6,13 @@ import re
 from html import unescape
 
 from attnlib.data.reader import passages
-from experiments.shared.reader_page import drawn, page
+from experiments.shared.reader_page import page
 
 
 def test_the_page_shows_every_word_and_closes_every_mention() -> None:
     """Without its tags and labels, a drawn passage is the passage."""
     for one in passages():
-        paragraphs = re.findall(r"<p>(.*?)</p>", drawn(one).partition('<ul class="frames">')[0])
+        paragraphs = re.findall(r"<p>(.*?)</p>", page([one]).partition('<ul class="frames">')[0])
         bare = [unescape(re.sub(r"<sub>.*?</sub>|<[^>]+>", "", p)) for p in paragraphs]
         assert "\n\n".join(bare) == one.text
         html = "".join(paragraphs)
