@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bookkit import ledger
 from bookkit.claims import RUNS
 from bookkit.editions import Edition, chapter_parameters, notebook_path
 from bookkit.errors import BookError
+from bookkit.executed import carried, executed_notebooks, results_behind
 from bookkit.notebooks import environment, run_notebook
 from bookkit.store import Experiment, Found, Result, Store, code_digest, declared
 
@@ -97,7 +97,7 @@ def verify(
                 out = Path(folder) / f"{chapter.page}.ipynb"
                 source = notebook_path(chapter.notebook)
                 run_notebook(source, chapter_parameters(edition, chapter), out)
-                runs = ledger.carried(out, RUNS)
+                runs = carried(out, RUNS)
             again = sum(bool(one.get("verified")) for one in runs)
             say(f"{chapter.page}: {again} of {len(runs)} results computed again, all as kept")
             total += again
@@ -112,13 +112,13 @@ def status(root: Path, edition: Edition, store: Store) -> list[dict[str, Any]]:
     code   "as then" or "changed since": whether the text of the code is that of the run
     """
     declared_here = declared_versions(root)
-    executed = {path.stem: path for path in ledger.executed_notebooks(root, edition.name, all=True)}
+    executed = {path.stem: path for path in executed_notebooks(root, edition.name, all=True)}
     rows = []
     for chapter in edition.chapters:
         if chapter.page not in executed:
             rows.append({"chapter": chapter.page, "result": "", "state": "not run"})
             continue
-        for name in ledger.results_behind(executed[chapter.page]):
+        for name in results_behind(executed[chapter.page]):
             found = store.find(name)
             row: dict[str, Any] = {"chapter": chapter.page, "result": name, "state": "missing"}
             if found is not None:
@@ -137,7 +137,7 @@ def changed_since(root: Path, executed: Mapping[str, Path]) -> dict[str, tuple[i
     and how many there are."""
     today, found = declared_versions(root), {}
     for page, path in executed.items():
-        runs = ledger.carried(path, RUNS)
+        runs = carried(path, RUNS)
         changed = sum(run.get("code") != _declared(run["name"], today)[1] for run in runs)
         found[page] = (changed, len(runs))
     return found

@@ -26,7 +26,7 @@ Verdict = Literal["holds", "undecided", "fails", "undefined", "to be run"]
 ValueVerdict = Literal["same", "differs"]
 JUDGED: tuple[Verdict, ...] = ("holds", "undecided", "fails")
 """The verdicts that are counted; the others say why a claim could not be judged."""
-LEDGER, RUNS = "attnlib.ledger", "attnlib.runs"
+FOUND, RUNS = "attnlib.found", "attnlib.runs"
 FIGURES, CLAIMS = "attnlib.figures", "attnlib.claims"
 """Under these names an output of an executed notebook carries rows for programs, as metadata."""
 

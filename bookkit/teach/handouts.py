@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
-from bookkit import ledger
 from bookkit.editions import load_edition, notebook_path
 from bookkit.errors import unknown
+from bookkit.executed import executed_notebooks
+from bookkit.ledger import judged_rows
 from bookkit.project import project_root
 from bookkit.teach.exercises import LEVELS, catalogue, of_chapter
 from bookkit.teach.plain_markdown import papers_of
@@ -40,7 +41,7 @@ def teach(
     for name in chosen:
         if name not in known:
             raise unknown("chapter", name, known)
-    ran = ledger.executed_notebooks(project_root(), load_edition(edition).name)
+    ran = executed_notebooks(project_root(), load_edition(edition).name)
     executed = {path.stem: path for path in ran}
     for name in chosen:
         if name not in executed:
@@ -69,7 +70,8 @@ def hand_out(chapters: Iterable[str], executed: Mapping[str, Path], out: Path) -
         if name in executed:
             cells = json.loads(executed[name].read_text(encoding="utf-8"))["cells"]
             teaching = _text(book / "teach" / f"{name}.md")
-            slides = deck(cells, name, papers=papers, teaching=teaching)
+            rows = list(judged_rows(executed[name]))
+            slides = deck(cells, name, papers=papers, rows=rows, teaching=teaching)
             texts[out / "slides" / f"{name}.html"] = slides
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ from attnlib.measuring.stream import METRICS
 from attnlib.metrics.registry import Metric
 from bookkit.claims import paper_keys
 from bookkit.editions import Edition
-from bookkit.ledger import outputs_of
+from bookkit.executed import outputs_of
 from bookkit.pages.ledgerpage import raw
 from bookkit.pagetables import paper_name
 from bookkit.templates import filled
