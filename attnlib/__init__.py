@@ -16,32 +16,22 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:
-    from attnlib import plots as plots
-    from attnlib.attention.ablation import run_changed as run_changed
-    from attnlib.attention.interventions import Intervention as Intervention
-    from attnlib.attention.maps import Attention as Attention
-    from attnlib.attention.tap import attention_maps as attention_maps
-    from attnlib.data.corpora import load_corpus as load_corpus
-    from attnlib.measuring.best_heads import best_heads as best_heads
-    from attnlib.measuring.best_heads import predictions as predictions
-    from attnlib.measuring.bootstrap import estimate as estimate
-    from attnlib.measuring.roles import role_scores as role_scores
-    from attnlib.measuring.roles import role_tests as role_tests
-    from attnlib.measuring.stream import measure as measure
-    from attnlib.metrics.registry import METRICS as METRICS
-    from attnlib.metrics.registry import Metric as Metric
-    from attnlib.metrics.registry import Partial as Partial
-    from attnlib.metrics.registry import metric as metric
-    from attnlib.metrics.relations import Relation as Relation
-    from attnlib.metrics.relations import relation as relation
-    from attnlib.metrics.sieves import sieve as sieve
-    from attnlib.models import Encoder as Encoder
-    from attnlib.models import load_encoder as load_encoder
-    from attnlib.models import random_encoder as random_encoder
-    from attnlib.models import random_twin as random_twin
-    from attnlib.plots.viewer import live as live
-    from attnlib.plots.viewer import view as view
+if TYPE_CHECKING:  # the same for a type checker
+    from attnlib import plots
+    from attnlib.attention.ablation import run_changed
+    from attnlib.attention.interventions import Intervention
+    from attnlib.attention.maps import Attention
+    from attnlib.attention.tap import attention_maps
+    from attnlib.data.corpora import load_corpus
+    from attnlib.measuring.best_heads import best_heads, predictions
+    from attnlib.measuring.bootstrap import estimate
+    from attnlib.measuring.roles import role_scores, role_tests
+    from attnlib.measuring.stream import measure
+    from attnlib.metrics.registry import METRICS, Metric, Partial, metric
+    from attnlib.metrics.relations import Relation, relation
+    from attnlib.metrics.sieves import sieve
+    from attnlib.models import Encoder, load_encoder, random_encoder, random_twin
+    from attnlib.plots.viewer import live, view
 
 _ROOMS = {
     "attention.ablation": ("run_changed",),

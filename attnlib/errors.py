@@ -50,6 +50,15 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"Did you mean '{near[0]}'? " if near else ""
 
 
+def check_known(what: str, names: Iterable[str], known: Iterable[str], listed: str = "") -> None:
+    """Refuse the first name that is not known; `listed` says where all are, if not behind it."""
+    choices = list(known)
+    for name in names:
+        if name not in choices:
+            listed = listed or f"Known: {', '.join(choices)}."
+            raise UnknownName(f"{what} '{name}'. {did_you_mean(name, choices)}{listed}")
+
+
 def check_choice(name: str, given: str, choices: Iterable[str]) -> None:
     """Refuse a word that is none of the choices."""
     if given not in choices:

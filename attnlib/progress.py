@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import IO
 
 from rich import progress as rich_progress
 from rich.console import Console
@@ -41,9 +40,8 @@ class Progress:
     one line per asset. `show=False`: nothing.
     """
 
-    def __init__(self, show: bool | None = None, stream: IO[str] | None = None) -> None:
-        self.stream = stream or sys.stderr
-        terminal = self.stream.isatty()
+    def __init__(self, show: bool | None = None) -> None:
+        terminal = sys.stderr.isatty()
         self.bars = terminal and show is not False
         self.lines = bool(show) and not terminal
         self.came = 0  # bytes of the current asset
@@ -53,7 +51,7 @@ class Progress:
             rich_progress.DownloadColumn(),
             rich_progress.TransferSpeedColumn(),
             rich_progress.TimeRemainingColumn(),
-            console=Console(file=self.stream),
+            console=Console(stderr=True),
             disable=not self.bars,
         )
         self._task = self._live.add_task("", total=None)
@@ -83,4 +81,4 @@ class Progress:
     def say(self, sentence: str) -> None:
         """A sentence for whoever is watching, such as why it is waiting."""
         if self.bars or self.lines:
-            print(sentence, file=self.stream, flush=True)
+            print(sentence, file=sys.stderr, flush=True)

@@ -10,18 +10,19 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from transformers import BertConfig
 
 from attnlib.attention.ablation import replays, run_changed
-from attnlib.attention.encode import Batch, Encoded, batches, dependency_id, model_inputs, tokenized
+from attnlib.attention.encode import Batch, batches, encode, model_inputs, tokenized
 from attnlib.attention.interventions import Intervention, single_heads
 from attnlib.attention.maps import Attention
 from attnlib.attention.tap import all_maps, tapped
 from attnlib.data.corpora import Corpus
-from attnlib.data.examples import Segment, TaskExample
+from attnlib.data.examples import ParsedText, Segment, TaskExample
 from attnlib.data.tasks import TASKS
 from attnlib.measuring.stream import Watch, stream
 from attnlib.metrics.divergence import AUTHORS_SMOOTHING, head_divergence
@@ -47,21 +48,14 @@ SURFACE = [
 
 
 def invented_batches(encoder: Encoder, lengths: Sequence[int]) -> list[Batch]:
-    """Inputs of these lengths, of invented ids: the content costs nothing."""
-    generator = torch.Generator().manual_seed(0)
-    made = (_invented(i, n, generator) for i, n in enumerate(lengths))
+    """A pair of invented texts with its tree, cut to these lengths: the content costs nothing."""
+    words, both = (WORDS * LENGTH)[:LENGTH], range(2 * LENGTH)
+    heads, labels = (max(0, w - 2) for w in both), (LABELS[w % len(LABELS)] for w in both)
+    tree: Any = {"heads": tuple(heads), "relations": tuple(labels), "tags": ("X",) * len(both)}
+    pair = ParsedText("invented", words, words, None, word_starts=None, **tree)
+    cut = [encode([pair], encoder, max_length=n, on_long="truncate") for n in lengths]
+    made = (replace(one, index=i) for i, one in enumerate(chain.from_iterable(cut)))
     return list(batches(made, encoder, batch_size=BATCH))
-
-
-def _invented(index: int, length: int, generator: torch.Generator) -> Encoded:
-    inner = torch.randint(1000, 20000, (length - 3,), generator=generator).tolist()
-    middle = length // 2
-    ids = [101, *inner[:middle], 102, *inner[middle:], 102]
-    word = [-1, *range(middle), -1, *range(middle, length - 3), -1]
-    segment = [0] * (middle + 2) + [1] * (length - middle - 2)
-    heads = [max(0, w - 2) for w in range(length - 3)]
-    labels = [dependency_id(LABELS[w % len(LABELS)]) for w in range(length - 3)]
-    return Encoded(index, ids, segment, word, [i // 25 for i in range(length)], heads, labels)
 
 
 def seconds(task: Callable[[], object]) -> float:

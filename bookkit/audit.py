@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import pandas as pd
 
 from bookkit.claims import RUNS
 from bookkit.editions import Edition, chapter_parameters, notebook_path
-from bookkit.errors import BookError
+from bookkit.errors import BookError, unknown
 from bookkit.executed import carried, executed_notebooks, results_behind
 from bookkit.notebooks import environment, run_notebook
 from bookkit.store import Experiment, Found, Result, Store, code_digest, declared
@@ -30,22 +29,28 @@ class OtherNumbers(BookError):
     """An experiment whose numbers are no longer those that were kept for its version."""
 
 
-def is_cheap(result: Result, experiment: Experiment, seconds: float) -> bool:
-    """Whether a kept result can be computed again in so many seconds."""
-    if declared(experiment).trains or result.record.get("older_code"):
-        return False
-    return float(result.record["seconds"]) <= seconds
+def not_verified(result: Result, experiment: Experiment, seconds: float) -> str:
+    """Why a kept result is not computed again within so many seconds; empty if it is."""
+    if declared(experiment).trains:
+        return "train a model"
+    if result.record.get("older_code"):
+        return "are by older code"
+    took = float(result.record["seconds"])
+    return f"take longer than {seconds:g} s" if took > seconds else ""
 
 
-def verified(result: Result, again: Found) -> Result:
-    """The result, marked as verified; numbers that are not those that were kept are refused."""
-    wrong = difference(result.found, again)
+def verified(result: Result, again: Found | None, why_not: str = "") -> Result:
+    """The result, marked as verified, or with the reason why it is not.
+
+    Numbers that are not those that were kept are refused.
+    """
+    wrong = again and difference(result.found, again)
     if wrong:
         raise OtherNumbers(
             f"{result.name}: {wrong}. If the numbers were meant to change, raise the version "
             f"of the experiment, now {result.record['version']}; else find the mistake."
         )
-    return replace(result, record={**result.record, "verified": True})
+    return replace(result, record={**result.record, "verified": why_not or True})
 
 
 def difference(kept: Found, again: Found) -> str:
@@ -81,25 +86,28 @@ def _same(kept: pd.Series, again: pd.Series) -> bool:
 # --- commands -------------------------------------------------------------------------------------
 
 
-def verify(
-    edition: Edition, *, only: str | None, seconds: float, say: Callable[[str], None] = print
-) -> int:
+def verify(edition: Edition, *, only: str | None, seconds: float) -> int:
     """Run the chapters of an edition from the store, and compute its cheap results again.
 
     Numbers that differ from the kept ones by more than `TOLERANCE` stop it with an error.
     """
-    total = 0
+    pages = {name for chapter in edition.chapters for name in (chapter.page, chapter.notebook)}
+    if only is not None and only not in pages:
+        raise unknown("chapter", only, sorted(pages), f" of {edition.name}")
+    total, folder = 0, project_root() / "_build" / "verify"
     with environment(**{SECONDS: str(seconds)}):
         for chapter in edition.chapters:
             if only not in (None, chapter.page, chapter.notebook):
                 continue
-            with TemporaryDirectory(prefix="attnlib-verify-") as folder:
-                out = Path(folder) / f"{chapter.page}.ipynb"
-                source = notebook_path(chapter.notebook)
-                run_notebook(source, chapter_parameters(edition, chapter), out)
-                runs = carried(out, RUNS)
-            again = sum(bool(one.get("verified")) for one in runs)
-            say(f"{chapter.page}: {again} of {len(runs)} results computed again, all as kept")
+            out = folder / f"{chapter.page}.ipynb"
+            source = notebook_path(chapter.notebook)
+            run_notebook(source, chapter_parameters(edition, chapter), out)
+            runs = carried(out, RUNS)
+            why = Counter(run.get("verified", "were computed now") for run in runs)
+            again = why.pop(True, 0)
+            left = "".join(f"; {n} {reason}" for reason, n in why.items())
+            same = ", all as kept" if again else ""
+            print(f"{chapter.page}: {again} of {len(runs)} results computed again{same}{left}")
             total += again
     return total
 
@@ -156,7 +164,7 @@ def declared_versions(root: Path) -> dict[str, tuple[int, str]]:
     """
     found: dict[str, tuple[int, str]] = {}
     for path in sorted((root / "experiments").rglob("*.py")):
-        module = ".".join(path.relative_to(root).with_suffix("").parts)
+        module = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
         text = path.read_text(encoding="utf-8")
         for given, name in re.findall(r"^@experiment\((.*?)\)\ndef (\w+)", text, re.M | re.S):
             version = re.search(r"version=(\d+)", given)

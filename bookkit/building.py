@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
@@ -32,9 +31,8 @@ from bookkit.pages.site import build_site
 from bookkit.pages.vendor import vendor
 from bookkit.project import hook, project_root
 from bookkit.store import versions, write_whole
-from bookkit.teach.handouts import hand_out, teachable
+from bookkit.teach.handouts import hand_outs, teachable
 
-Say = Callable[[str], None]
 PUBLISHED = "standard"
 """The edition whose executed chapters are kept in book/published/."""
 
@@ -47,7 +45,6 @@ def build_book(
     *,
     only: str | Iterable[str] | None = None,
     html: bool = True,
-    say: Say = print,
 ) -> Path:
     """Run the chapters of an edition and build its pages; the path of the front page comes last.
 
@@ -61,55 +58,56 @@ def build_book(
     kept = {c.page: _kept(c, plans[c.page], root) for c in edition.chapters}
     left = [c for c in edition.chapters if c.page in wanted and not is_whole(kept[c.page])]
     minutes = f"about {sum(chapter.minutes for chapter in left):g} minutes on 2 cores"
-    say(f"{edition.title}: {len(left)} of {len(wanted)} chapters to run, {minutes} the first time")
+    print(
+        f"{edition.title}: {len(left)} of {len(wanted)} chapters to run, {minutes} the first time"
+    )
     executed = {}
     for number, chapter in enumerate(edition.chapters, start=1):
         count = f"[{number}/{len(edition.chapters)}] {chapter.page}"
         if is_whole(kept[chapter.page]):
-            say(f"{count}: nothing changed, reused")
+            print(f"{count}: nothing changed, reused")
         elif chapter.page in wanted:
-            _run(edition, chapter, plans[chapter.page], kept[chapter.page], count, say)
+            _run(edition, chapter, plans[chapter.page], kept[chapter.page], count)
         else:
-            say(f"{count}: left out")
+            print(f"{count}: left out")
             continue
         executed[chapter.page] = kept[chapter.page]
     notebooks = folder / "notebooks"
     _sync({f"{name}.ipynb": path for name, path in executed.items()}, notebooks)
-    result = build_pages(edition, executed, folder, say) if html else notebooks
-    _tell(result, edition, executed, say)
+    result = build_pages(edition, executed, folder) if html else notebooks
+    _tell(result, edition, executed)
     return result
 
 
-def build_published(say: Say = print) -> Path:
+def build_published() -> Path:
     """The pages of the published edition, from its executed chapters alone: nothing is run.
 
     Their text is that of the notebooks as they stand, where the code has not changed since.
     """
     edition, root = load_edition(PUBLISHED), project_root()
     folder = root / "_build" / "published"
-    executed = {}
+    files: dict[str, Path | str] = {}
     for chapter in edition.chapters:
         path = root / "book" / "published" / f"{chapter.page}.ipynb"
         if not path.is_file():
-            say(f"{chapter.page}: not published, left out")
+            print(f"{chapter.page}: not published, left out")
             continue
         source, ran = (_read(one) for one in (notebook_path(chapter.notebook), path))
         renewed = with_prose_of(source, ran)
         if renewed is None:
-            say(f"{chapter.page}: its code has changed since it was run; shown as it was then")
-        target = folder / "notebooks" / path.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(json.dumps(renewed or ran, ensure_ascii=False), encoding="utf-8")
-        executed[chapter.page] = target
-    if not executed:
+            print(f"{chapter.page}: its code has changed since it was run; shown as it was then")
+        files[path.name] = json.dumps(renewed or ran, ensure_ascii=False)
+    if not files:
         how = f"Run `attnlib book {PUBLISHED}` and `attnlib publish` first."
         raise UnknownName(f"no chapter was published. {how}")
-    index = build_pages(edition, executed, folder, say)
-    _tell(index, edition, executed, say)
+    _sync(files, folder / "notebooks")
+    executed = {Path(name).stem: folder / "notebooks" / name for name in files}
+    index = build_pages(edition, executed, folder)
+    _tell(index, edition, executed)
     return index
 
 
-def publish(edition: str | Path | Edition, *, only: str | None = None, say: Say = print) -> Path:
+def publish(edition: str | Path | Edition, *, only: str | None = None) -> Path:
     """Copy the executed chapters of an edition, and the results behind them, to book/published/.
 
     The folder then holds exactly these: it is committed, and the published book is built from it.
@@ -142,7 +140,7 @@ def publish(edition: str | Path | Edition, *, only: str | None = None, say: Say 
     behind = [name for path in paths for name in results_behind(path)]
     papers = None if only is None else {c.notebook for c in edition.chapters if c.page in wanted}
     copied = book_store().publish(behind, published / "store", papers=papers)
-    say(f"{len(paths)} chapters and {copied} results in {published.relative_to(root)}")
+    print(f"{len(paths)} chapters and {copied} results in {published.relative_to(root)}")
     return published
 
 
@@ -156,17 +154,17 @@ def chosen_pages(edition: Edition, only: str | Iterable[str] | None) -> set[str]
     return {one.page for one in edition.chapters if {one.page, one.notebook} & set(chosen)}
 
 
-def _tell(result: Path, edition: Edition, executed: Mapping[str, Path], say: Say) -> None:
+def _tell(result: Path, edition: Edition, executed: Mapping[str, Path]) -> None:
     """The last two lines: the verdicts in one, and where to go."""
     own = [c.page for c in edition.chapters if not c.variant and c.page in executed]
     for page, (changed, n) in changed_since(project_root(), executed).items():
         if changed:
             check = f"`attnlib verify {edition.name} --only {page}` compares them"
-            say(f"{page}: the code of {changed} of {n} results has changed since; {check}")
+            print(f"{page}: the code of {changed} of {n} results has changed since; {check}")
     rows = [row for page in own for row in ledger.judged_rows(executed[page])]
     if rows:
-        say(f"{len(rows)} claims: {ledger.headline(rows)}")
-    say(str(result.relative_to(Path.cwd()) if result.is_relative_to(Path.cwd()) else result))
+        print(f"{len(rows)} claims: {ledger.headline(rows)}")
+    print(str(result.relative_to(Path.cwd()) if result.is_relative_to(Path.cwd()) else result))
 
 
 # --- chapters -------------------------------------------------------------------------------------
@@ -179,14 +177,9 @@ def _kept(chapter: Chapter, parameters: Mapping[str, Any], root: Path) -> Path:
 
 
 def _run(
-    edition: Edition,
-    chapter: Chapter,
-    parameters: Mapping[str, Any],
-    kept: Path,
-    count: str,
-    say: Say,
+    edition: Edition, chapter: Chapter, parameters: Mapping[str, Any], kept: Path, count: str
 ) -> None:
-    say(f"{count}: running (about {chapter.minutes:g} min on 2 cores)")
+    print(f"{count}: running (about {chapter.minutes:g} min on 2 cores)")
     began = time.perf_counter()
     runs = project_root() / "_build" / edition.name / "runs"
     source = notebook_path(chapter.notebook)
@@ -196,7 +189,7 @@ def _run(
     earlier = sorted(kept.parent.glob(pattern), key=lambda f: f.stat().st_mtime)
     for stale in earlier[:-_KEPT_RUNS]:
         stale.unlink(missing_ok=True)
-    say(f"{count}: done in {time.perf_counter() - began:.0f} s")
+    print(f"{count}: done in {time.perf_counter() - began:.0f} s")
 
 
 def content_key(source: Path, parameters: Mapping[str, Any], root: Path) -> str:
@@ -235,7 +228,7 @@ def _read(path: Path) -> dict[str, Any]:
 # --- pages ----------------------------------------------------------------------------------------
 
 
-def build_pages(edition: Edition, executed: Mapping[str, Path], folder: Path, say: Say) -> Path:
+def build_pages(edition: Edition, executed: Mapping[str, Path], folder: Path) -> Path:
     """Lay out the sources of the book, and build them unless the very same were built before.
 
     executed  the pages of chapters -> their executed notebooks
@@ -254,11 +247,10 @@ def build_pages(edition: Edition, executed: Mapping[str, Path], folder: Path, sa
             files[f"notebooks/{chapter.page}.ipynb"] = json.dumps(page, ensure_ascii=False)
     files |= pages.generated(root, edition, executed)
     files |= _without_dead_links(files, edition, executed)
-    handouts = folder / "handouts"
-    for path in hand_out(teachable(), executed, handouts):
-        files[f"_extra/handouts/{path.relative_to(handouts)}"] = path
+    given = hand_outs(teachable(), executed)
+    files |= {f"_extra/handouts/{name}": text for name, text in given.items()}
     scripts = root / "_build" / "cache" / "vendored"
-    have_scripts = scripts.is_dir() or _vendored(scripts, say)
+    have_scripts = scripts.is_dir() or _vendored(scripts)
     if have_scripts:
         found = sorted(path for path in scripts.rglob("*") if path.is_file())
         files |= {f"_extra/vendored/{path.relative_to(scripts)}": path for path in found}
@@ -273,14 +265,14 @@ def build_pages(edition: Edition, executed: Mapping[str, Path], folder: Path, sa
     if _sync(files, source):
         built.unlink(missing_ok=True)
     if (html / "index.html").is_file() and built.is_file():
-        say("pages: nothing changed, reused")
+        print("pages: nothing changed, reused")
         return html / "index.html"
-    say("pages: building (a minute or two)")
+    print("pages: building (a minute or two)")
     began = time.perf_counter()
     complete = len(executed) == len(edition.chapters)
     index = build_site(source, folder / "work", html, strict=complete)
     built.touch()
-    say(f"pages: done in {time.perf_counter() - began:.0f} s")
+    print(f"pages: done in {time.perf_counter() - began:.0f} s")
     return index
 
 
@@ -304,17 +296,16 @@ def _without_dead_links(
     return changed
 
 
-def _vendored(scripts: Path, say: Say) -> bool:
+def _vendored(scripts: Path) -> bool:
     """Fetch the scripts into a folder that appears only when it is complete."""
-    partial = scripts.with_name(f".vendored.{os.getpid()}")
-    try:
-        if not vendor(partial, scripts.with_name("npm")):
-            say("pages: no npm or no network, so formulas stay as TeX and widgets do not show")
-            return False
-        partial.rename(scripts)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    return True
+    scripts.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".vendored-", dir=scripts.parent) as folder:
+        partial = Path(folder) / scripts.name
+        if vendor(partial, scripts.with_name("npm")):
+            partial.rename(scripts)
+            return True
+    print("pages: no npm or no network, so formulas stay as TeX and widgets do not show")
+    return False
 
 
 def _contents(root: Path, edition: Edition, executed: Mapping[str, Path]) -> str:

@@ -151,7 +151,7 @@ def verify(
     from bookkit import audit
     from bookkit.editions import load_edition
 
-    found = audit.verify(load_edition(edition), only=only, seconds=seconds, say=console.print)
+    found = audit.verify(load_edition(edition), only=only, seconds=seconds)
     console.print(f"{found} results verified")
 
 
@@ -166,4 +166,4 @@ def teach(
     """Write what a class needs: student copies of the notebooks, and slides."""
     from bookkit.teach.handouts import teach as written
 
-    written(chapters or [], out, edition=edition, say=console.print)
+    written(chapters or [], out, edition=edition)

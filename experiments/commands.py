@@ -61,16 +61,18 @@ def ablate(
 ) -> None:
     """Change heads of a model that has learnt a task; see what that costs, beside random heads."""
     from attnlib.measuring.head_tables import records
-    from experiments.shared.ablate_command import ablation, head_words, manner, show_ablation
+    from experiments.shared.ablate_command import ablation, head_words, show_ablation
 
     chosen = head_words(heads or (), layer or (), kind or ())
-    how = manner(mode, unit=unit, specials=specials, renormalise=renormalise, length=length)
     with bar(f"answering {task} with {model}"):
         table = ablation(
             model,
             task,
             chosen,
-            how=how,
+            how={
+                **{"mode": mode, "unit": unit, "specials": specials},
+                **{"renormalise": renormalise, "length": length},
+            },
             each=each,
             train=train,
             train_limit=train_limit,
@@ -85,7 +87,7 @@ def ablate(
     if json:
         print_json(records(table))
         return
-    show_ablation(table, console)
+    show_ablation(table)
 
 
 @app.command()

@@ -207,12 +207,7 @@ def fill_hub_cache(
 
 
 def pins(world: World) -> dict[str, str]:
-    return {
-        name: f'sha256 = "{sha256(blob)}"'
-        if name.endswith(".bin")
-        else f'git_sha1 = "{git_id(blob)}"'
-        for name, blob in world.content.items()
-    }
+    return {name: f'sha256 = "{sha256(blob)}"' for name, blob in world.content.items()}
 
 
 def serve_hub(

@@ -83,9 +83,7 @@ def matched_draws(
 # --- what the model makes of them -----------------------------------------------------------------
 
 
-def run_changed(
-    encoder: Encoder, batch: Batch, interventions: Variant, *, segment_ids: str = "pair"
-) -> States:
+def run_changed(encoder: Encoder, batch: Batch, interventions: Variant) -> States:
     """The last hidden states under the interventions, by one whole pass without gradients.
 
     >>> from attnlib import Intervention, attention_maps, random_encoder, run_changed
@@ -97,12 +95,10 @@ def run_changed(
     True
     """
     check_heads(encoder, _heads_of(interventions))
-    return _answer(encoder, batch, tap_of(interventions, batch), segment_ids)
+    return _answer(encoder, batch, tap_of(interventions, batch))
 
 
-def replays(
-    encoder: Encoder, batch: Batch, variants: Iterable[Variant], *, segment_ids: str = "pair"
-) -> Iterator[States]:
+def replays(encoder: Encoder, batch: Batch, variants: Iterable[Variant]) -> Iterator[States]:
     """The last hidden states under each variant, computed from its first changed layer on.
 
     Each answer is that of `run_changed` to the last bit. One plain pass records what every layer
@@ -113,42 +109,36 @@ def replays(
     """
     given = list(variants)
     check_heads(encoder, _heads_of(one for variant in given for one in variant))
-    return _replays(encoder, batch, given, segment_ids)
+    return _replays(encoder, batch, given)
 
 
 def _heads_of(interventions: Iterable[Intervention]) -> set[Head]:
     return {head for one in interventions for head in one.heads}
 
 
-def _replays(
-    encoder: Encoder, batch: Batch, variants: list[Variant], segment_ids: str
-) -> Iterator[Tensor]:
+def _replays(encoder: Encoder, batch: Batch, variants: list[Variant]) -> Iterator[Tensor]:
     n_layers = encoder.n_layers
     changed_layers = [{layer for one in variant for layer, _ in one.heads} for variant in variants]
     first = [min(layers, default=n_layers) for layers in changed_layers]
     pays = sum(first) >= n_layers  # layers left out, against those of the plain pass
-    layers, plain = _recorded(encoder, batch, segment_ids) if pays else ([], None)
+    layers, plain = _recorded(encoder, batch) if pays else ([], None)
     for variant, start in zip(variants, first, strict=True):
         if start == n_layers and plain is not None:
             yield plain.clone()
             continue
         tap = tap_of(variant, batch)
         lent = {layer: _recall(output, tap) for layer, output in layers[:start]}
-        yield _answer(encoder, batch, tap, segment_ids, lent)
+        yield _answer(encoder, batch, tap, lent)
 
 
-def _answer(
-    encoder: Encoder, batch: Batch, tap: Tap, segment_ids: str, lent: Forwards | None = None
-) -> Tensor:
+def _answer(encoder: Encoder, batch: Batch, tap: Tap, lent: Forwards | None = None) -> Tensor:
     # The forwards are lent inside `tapped`, which tries a model it does not know by other passes.
     with torch.no_grad(), tapped(encoder, tap), _lent_forwards(lent or {}):
-        answer: Tensor = run_tapped(encoder, batch, tap, segment_ids=segment_ids)[0]
+        answer: Tensor = run_tapped(encoder, batch, tap)[0]
     return answer
 
 
-def _recorded(
-    encoder: Encoder, batch: Batch, segment_ids: str
-) -> tuple[list[tuple[nn.Module, Any]], Tensor]:
+def _recorded(encoder: Encoder, batch: Batch) -> tuple[list[tuple[nn.Module, Any]], Tensor]:
     """A plain pass: each layer with what it returned, and the model's answer.
 
     The layers are left out if they cannot be told apart: if they did not run one by one in their
@@ -169,7 +159,7 @@ def _recorded(
         return record
 
     lent = {layer: recorder(i, layer.forward) for i, layer in enumerate(layers)}
-    answer = _answer(encoder, batch, tap, segment_ids, lent)
+    answer = _answer(encoder, batch, tap, lent)
     if seen != [(i, i, i + 1) for i in range(encoder.n_layers)]:
         return [], answer
     return list(zip(layers, outputs, strict=True)), answer

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from attnlib.attention.encode import Batch
 from attnlib.attention.tap import Tap
-from attnlib.errors import BadValue, UnknownName, check_choice, did_you_mean
+from attnlib.errors import BadValue, check_choice, check_known
 from attnlib.models import Encoder
 
 Head = tuple[int, int]
@@ -93,12 +93,8 @@ def heads_named(names: Iterable[str]) -> frozenset[Head]:
 
 def heads_of_types(types: pd.DataFrame, names: Iterable[str]) -> frozenset[Head]:
     """Heads of some types; the table has one row per head: layer and head from 1, and type."""
-    names, known = list(names), list(types["type"].unique())
-    for name in names:
-        if name not in known:
-            raise UnknownName(
-                f"head type '{name}'. {did_you_mean(name, known)}Known: {', '.join(known)}."
-            )
+    names = list(names)
+    check_known("head type", names, types["type"].unique())
     rows = types.loc[types["type"].isin(names), ["layer", "head"]].to_numpy() - 1
     return frozenset((int(layer), int(head)) for layer, head in rows)
 

@@ -231,13 +231,11 @@ def _unobservable(encoder: Encoder, reason: str) -> Unobservable:
     )
 
 
-def observed(
-    encoder: Encoder, batch: Batch, observe: Observer, *, segment_ids: str = "pair"
-) -> Any:
+def observed(encoder: Encoder, batch: Batch, observe: Observer) -> Any:
     """One forward pass without gradients, in which a function sees the maps of every layer."""
     tap = Tap(observe=observe)
     with torch.inference_mode(), tapped(encoder, tap):
-        return run_tapped(encoder, batch, tap, segment_ids=segment_ids)
+        return run_tapped(encoder, batch, tap)
 
 
 def all_maps(encoder: Encoder, batch: Batch) -> Float[Tensor, "layer head query key"]:

@@ -34,9 +34,6 @@ class WordMaps:
     weights: Float[Tensor, "batch head unit unit"]
     real: Bool[Tensor, "batch unit"]
 
-    def __len__(self) -> int:
-        return len(self.index)
-
     @property
     def n_words(self) -> int:
         """Words of the longest example, padding included in the others."""

@@ -1,26 +1,16 @@
-"""Readers of the annotated corpora: OntoGUM and GAP (coreference), FrameNet (frames)."""
+"""Rows of the annotated corpora as examples: OntoGUM and GAP (coreference), FrameNet (frames)."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 from attnlib.data.examples import CorefDocument, FrameExample, GapExample, Span
-from attnlib.data.textfiles import Fields, field, find_file, read_examples
-
-Read = tuple[list[Any], Counter[str]]
+from attnlib.data.textfiles import Fields, field
 
 
-def read_ontogum(folder: Path, files: Sequence[str]) -> Read:
-    """OntoGUM documents; the file's inclusive mention spans become half-open ones."""
-    return read_examples(find_file(folder, *files), _document)
-
-
-def _document(number: int, row: Fields) -> CorefDocument:
+def ontogum_document(number: int, row: Fields) -> CorefDocument:
+    """A document of OntoGUM; the file's inclusive mention spans become half-open ones."""
     words = tuple(field(row, "tokens", kind=list))
     ends = field(row, "sent_ends", kind=list)
     layers = {name: tuple(field(row, name, kind=list)) for name in ("head", "deprel", "upos")}
@@ -45,12 +35,8 @@ def _document(number: int, row: Fields) -> CorefDocument:
     )
 
 
-def read_gap(folder: Path, files: Sequence[str]) -> Read:
-    """GAP examples; a row whose stated offsets do not hit the stated words is counted."""
-    return read_examples(find_file(folder, *files), _gap_example)
-
-
-def _gap_example(number: int, row: Fields) -> GapExample | str:
+def gap_example(number: int, row: Fields) -> GapExample | str:
+    """An example of GAP, unless the stated offsets do not hit the stated words."""
     text, spans = field(row, "Text"), list[Span]()
     for name in ("Pronoun", "A", "B"):
         word, offset = field(row, name), field(row, f"{name}-offset")
@@ -69,23 +55,13 @@ def _gap_example(number: int, row: Fields) -> GapExample | str:
     return GapExample(field(row, "ID"), text, pronoun, first, second, *coref, field(row, "URL"))
 
 
-def read_framenet(folder: Path, files: Sequence[str]) -> Read:
-    """Annotation sets of FrameNet, or the list of Kovaleva 2019 (sec. 4.2), from all of the files.
+def frame_example(number: int, row: Fields) -> FrameExample | str:
+    """An annotation set of FrameNet, or one of the list of Kovaleva 2019 (sec. 4.2).
 
-    A target of several parts is left out (Kovaleva takes exactly one), and so is a set whose spans
-    cut through a word. The links of Kovaleva's list are core elements by choice.
+    Spans of characters become spans of the text's words, which FrameNet separates by blanks; a set
+    whose spans cut through a word is left out, and so is a target of several parts (Kovaleva takes
+    exactly one). The links of Kovaleva's list are core elements by choice.
     """
-    examples: list[FrameExample] = []
-    skipped: Counter[str] = Counter()
-    for path in [find_file(folder, name) for name in files]:
-        found, left_out = read_examples(path, _frame_example)
-        examples += found
-        skipped += left_out
-    return examples, skipped
-
-
-def _frame_example(number: int, row: Fields) -> FrameExample | str:
-    """Spans of characters become spans of the text's words, which FrameNet separates by blanks."""
     text, links = field(row, "text", "sentence"), field(row, "fes", "links", kind=list)
     targets = field(row, "target_span", "target", kind=list)
     if len(targets) != 1:

@@ -41,13 +41,8 @@ class File:
     name: str
     bytes: int = 0
     sha256: str = ""
-    git_sha1: str = ""  # the hub's hash of a small file; as good a pin as a sha256
     verify: str = ""  # "hub-etag": no pin is known; the hub's own hash is checked where it is told
     origin: str = ""  # `package:member`, a path on the hub, or "" where it is made here
-
-    @property
-    def pin(self) -> str:
-        return self.sha256 or self.git_sha1
 
     @property
     def package(self) -> str:
@@ -79,7 +74,7 @@ class Form:
     @property
     def key(self) -> str:
         """Names the cache folder by content, so that two forms of one asset never mix."""
-        lines = [f"{file.name} {file.pin or (self.hub, file.origin)}" for file in self.files]
+        lines = [f"{file.name} {file.sha256 or (self.hub, file.origin)}" for file in self.files]
         return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()[:16]
 
 

@@ -202,10 +202,11 @@ def _obtain(asset: Asset, bar: Progress, *, force: bool) -> Path:
             reasons.append(reason)
             continue
         try:
-            with _clear_errors(source):
-                return _put(source, bar, force=force)
+            return _put(source, bar, force=force)
         except Unreachable as error:
             reasons.append(str(error).rstrip("."))
+        except OSError as error:
+            raise _disk_trouble(source, error) from error
     raise AssetError(_missing(asset, reasons))
 
 
@@ -254,20 +255,16 @@ def _copy_known(file: File, draft: Path) -> None:
                 return
 
 
-@contextmanager
-def _clear_errors(source: Source) -> Iterator[None]:
+def _disk_trouble(source: Source, error: OSError) -> AssetError:
     """A full or read-only disk in one sentence."""
-    try:
-        yield
-    except OSError as error:
-        where = f"{cache_folder()} cannot be written ({error.strerror or error}); expected"
-        trouble = f"{where} a cache folder of your own. Set ATTNLIB_CACHE to one."
-        if error.errno in sources.DISK_FULL:
-            needed = source.form.bytes + sum(package.bytes for package in source.form.packages)
-            where = f"the disk of {cache_folder()} is full; about {needed / 1e6:,.0f} MB are needed"
-            advice = "Free some space, or set ATTNLIB_CACHE to a folder on another disk."
-            trouble = f"{where} while it is fetched. {advice}"
-        raise AssetError(f"{source.asset.name}: {trouble} Nothing was kept.") from error
+    where = f"{cache_folder()} cannot be written ({error.strerror or error}); expected"
+    trouble = f"{where} a cache folder of your own. Set ATTNLIB_CACHE to one."
+    if error.errno in sources.DISK_FULL:
+        needed = source.form.bytes + sum(package.bytes for package in source.form.packages)
+        where = f"the disk of {cache_folder()} is full; about {needed / 1e6:,.0f} MB are needed"
+        advice = "Free some space, or set ATTNLIB_CACHE to a folder on another disk."
+        trouble = f"{where} while it is fetched. {advice}"
+    return AssetError(f"{source.asset.name}: {trouble} Nothing was kept.")
 
 
 def _missing(asset: Asset, reasons: list[str]) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlib.data import parser, reader
-from attnlib.data.annotated import read_framenet, read_gap, read_ontogum
+from attnlib.data.annotated import frame_example, gap_example, ontogum_document
 from attnlib.data.assets import cache_folder, resolve
 from attnlib.data.conllu import read_conllu
 from attnlib.data.examples import Example, Part, Segment, TaskExample, Tree
@@ -29,6 +29,7 @@ from attnlib.data.reader.convert import to_coref, to_frames, to_questions, to_se
 from attnlib.data.tasks import SPLIT_RULE, TASKS, Task, read_squad, read_task
 from attnlib.data.textfiles import (
     Fields,
+    Read,
     field,
     find_file,
     lines,
@@ -58,10 +59,6 @@ class Options:
     tokenizer: Any = None
     max_length: int = 128
     cache: Path | None = None
-
-
-Read = tuple[Sequence[Any], Mapping[str, int]]
-"""Examples, and how many were left out by reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +283,7 @@ def _jsonl_examples(path: Path) -> tuple[str, list[Any]]:
             raise ValueError(f"label {label} is not finite. Give a number.")
         return TaskExample(name, text, pair, label)
 
-    return ("task" if labelled else "segment"), read_examples(path, example)[0]
+    return ("task" if labelled else "segment"), read_examples(example, path)[0]
 
 
 def _part(row: Fields, name: str) -> Part:
@@ -316,29 +313,28 @@ def _segments(folder: Path, options: Options, name: str, files: Sequence[str]) -
             "Wikipedia segments are cut to a number of pieces. Pass tokenizer= (the model's, or a "
             "function from a text to its pieces)."
         )
-    paragraphs = _paragraphs(name, folder, options)
+    paragraphs, left_out = _paragraphs(name, folder, options)
     made, skipped = segments(
-        paragraphs.items,
+        paragraphs,
         piece_length(options.tokenizer),
         max_length=options.max_length,
         n=options.limit,
         seed=options.seed,
     )
-    return made, Counter(skipped) + Counter(paragraphs.skipped)
+    return made, skipped + left_out
 
 
 def _parsed_sentences(folder: Path, options: Options, name: str, files: Sequence[str]) -> Read:
     """Sentences of paragraphs in random order until there are enough, then in corpus order."""
-    paragraphs = _paragraphs(name, folder, options)
-    items = paragraphs.items
-    texts: list[tuple[str, Part]] = [(item.id, item.text) for item in items]
+    paragraphs, left_out = _paragraphs(name, folder, options)
+    texts: list[tuple[str, Part]] = [(one.id, one.text) for one in paragraphs]
     found, skipped = _parsed(name.removesuffix("-parsed"), texts, options)
-    trees = [replace(tree, document=items[place].article) for place, tree in found]
-    return trees, skipped + Counter(paragraphs.skipped)
+    trees = [replace(tree, document=paragraphs[place].article) for place, tree in found]
+    return trees, skipped + left_out
 
 
 def _treebank(folder: Path, options: Options, name: str, files: Sequence[str]) -> Read:
-    return read_conllu(find_file(folder, *files)), {}
+    return read_conllu(find_file(folder, *files)), Counter()
 
 
 def _parsed_treebank(folder: Path, options: Options, name: str, files: Sequence[str]) -> Read:
@@ -364,6 +360,16 @@ def _parsed(
     )
 
 
+def _annotated(
+    make: Callable[[int, Fields], Any],
+    folder: Path,
+    options: Options,
+    name: str,
+    files: Sequence[str],
+) -> Read:
+    return read_examples(make, *(find_file(folder, file) for file in files))
+
+
 _SHAPES: dict[str, Callable[[Passage], list[Any]]] = {
     "reader": lambda passage: [to_segment(passage)],
     "reader-coref": lambda passage: [to_coref(passage)],
@@ -373,7 +379,7 @@ _SHAPES: dict[str, Callable[[Passage], list[Any]]] = {
 
 
 def _passages(folder: Path, options: Options, name: str, files: Sequence[str]) -> Read:
-    return [example for one in reader.passages(folder) for example in _SHAPES[name](one)], {}
+    return [example for one in reader.passages(folder) for example in _SHAPES[name](one)], Counter()
 
 
 _READERS: dict[str, Callable[..., Read]] = {
@@ -381,9 +387,9 @@ _READERS: dict[str, Callable[..., Read]] = {
     "parsed-sentences": _parsed_sentences,
     "treebank": _treebank,
     "parsed-treebank": _parsed_treebank,
-    "ontogum": lambda folder, options, name, files: read_ontogum(folder, files),
-    "gap": lambda folder, options, name, files: read_gap(folder, files),
-    "framenet": lambda folder, options, name, files: read_framenet(folder, files),
+    "ontogum": partial(_annotated, ontogum_document),
+    "gap": partial(_annotated, gap_example),
+    "framenet": partial(_annotated, frame_example),
     "squad": lambda folder, options, name, files: read_squad(name.partition(":")[2], folder),
     "reader": _passages,
 }

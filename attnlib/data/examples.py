@@ -6,12 +6,16 @@ import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 Part = str | tuple[str, ...]
 """One side of an input: plain text, or words that must be aligned to pieces."""
 
 Parts = tuple[Part, ...]
 Starts = tuple[tuple[int, ...], ...]
+
+LONGEST_SENTENCE, LONGEST_ELEMENT, LEAST_DISTANCE = 12, 3, 2
+"""Words: of the sentences, elements and links of frames that Kovaleva 2019 keeps (sec. 4.2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +187,7 @@ class CorefDocument(_Words):
         """
         known = self._annotated(mention, self.mention_heads)
         if known is not None:
-            return int(known)
+            return known
         if self.heads is None:
             return mention.end - 1
         outside = (w for w in range(mention.start, mention.end) if self.heads[w] not in mention)
@@ -193,15 +197,13 @@ class CorefDocument(_Words):
         """pronoun, proper or nominal: as annotated, or by the tag of the head word."""
         known = self._annotated(mention, self.mention_types)
         if known is not None:
-            return str(known)
+            return known
         if self.tags is None:
             raise ValueError(f"document '{self.id}' has neither mention types nor tags")
         tag = self.tags[self.head_word(mention)]
         return {"PRON": "pronoun", "PROPN": "proper"}.get(tag, "nominal")
 
-    def _annotated(
-        self, mention: Span, values: tuple[tuple[int | str, ...], ...] | None
-    ) -> int | str | None:
+    def _annotated(self, mention: Span, values: tuple[tuple[Any, ...], ...] | None) -> Any:
         """What stands beside the clusters for this mention, if anything does."""
         for cluster, beside in zip(self.clusters, values or (), strict=False):
             if mention in cluster:
@@ -238,6 +240,12 @@ class FrameExample(_Words):
     @property
     def core_elements(self) -> tuple[tuple[str, Span], ...]:
         return tuple(e for e, is_core in zip(self.elements, self.core, strict=True) if is_core)
+
+    def passes_filter(self, element: Span) -> bool:
+        """Kovaleva 2019, sec. 4.2: a short sentence, a short element, and no linked neighbours."""
+        between = max(element.start - self.target.end, self.target.start - element.end)
+        short = len(self.words) <= LONGEST_SENTENCE and len(element) <= LONGEST_ELEMENT
+        return short and between + 1 >= LEAST_DISTANCE
 
 
 _SPLITTER = tomllib.loads(Path(__file__).with_name("sentences.toml").read_text(encoding="utf-8"))

@@ -72,7 +72,7 @@ def made_in_order(
     load   from the fields of an item, a dataclass, to the item
     """
     order = list(order)
-    known: dict[int, tuple[list[Item], Mapping[str, int]]] = {
+    known: dict[int, tuple[list[Any], Mapping[str, int]]] = {
         row["place"]: ([load(item) for item in row["items"]], row["skipped"])
         for row in kept_rows(kept)
     }
@@ -90,9 +90,9 @@ def made_in_order(
         found += [(place, item) for item in items[:room]]
         skipped.update(left_out)
     if kept is not None and len(known) > n_known:
-        keep_rows(kept, (_row(place, *known[place]) for place in sorted(known)))
+        rows = []
+        for place, (items, left_out) in sorted(known.items()):
+            fields = [asdict(item) for item in items]
+            rows.append({"place": place, "items": fields, "skipped": dict(left_out)})
+        keep_rows(kept, rows)
     return sorted(found, key=lambda pair: pair[0]), +skipped
-
-
-def _row(place: int, items: list[Any], skipped: Mapping[str, int]) -> dict[str, Any]:
-    return {"place": place, "items": [asdict(item) for item in items], "skipped": dict(skipped)}

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 from attnlib.data.archives import LIMIT, copy_stream, extract, safe_path
 from attnlib.data.asset_list import Asset, File, Form, Hub, Package
+from attnlib.data.textfiles import held_file
 from attnlib.errors import AssetError, ChecksumError
 from attnlib.files import scratch_folder, sha256_of
 from attnlib.progress import Progress
@@ -79,7 +80,7 @@ def check_file(asset: Asset, path: Path, file: File, hint: str, promise: str = "
             f"{asset.name}: {file.name} has {size:,} bytes, expected {file.bytes:,}. {hint}"
         )
     found = sha256_of(path)
-    expected = file.pin or promise
+    expected = file.sha256 or promise
     is_git = len(expected) == 40
     actual = git_blob_id(path) if is_git else found
     if expected and actual != expected:
@@ -127,11 +128,7 @@ def in_mirror(form: Form) -> bool:
 def _mirror_file(form: Form, file: File) -> Path | None:
     """The file in the mirror, plain or as `.xz`."""
     mirror = mirror_folder()
-    if mirror is None:
-        return None
-    plain = safe_path(mirror, f"{form.mirror}/{file.name}")
-    packed = plain.with_name(plain.name + ".xz")
-    return next((path for path in (plain, packed) if path.is_file()), None)
+    return held_file(mirror, f"{form.mirror}/{file.name}") if mirror else None
 
 
 class MirrorSource(Source):

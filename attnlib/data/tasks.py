@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
@@ -14,13 +15,14 @@ from typing import Any
 from attnlib.data.examples import Answer, Question, TaskExample
 from attnlib.data.textfiles import (
     Fields,
+    Read,
     field,
     find_file,
-    has_file,
+    held_file,
     plain_name,
     read_examples,
-    read_json,
     read_rows,
+    read_text,
 )
 from attnlib.errors import CorpusError
 
@@ -84,7 +86,6 @@ TASKS = {name: _task(name, entry) for name, entry in _LISTED["tasks"].items()}
 _ALIASES = {"#1 String": "sentence1", "#2 String": "sentence2", "Quality": "label"}
 _LABEL_FIELDS = ("label", "gold_label", "is_duplicate", "score")
 _NO_LABEL = frozenset(("", "-", "-1", "-1.0", "hidden"))
-Read = tuple[list[TaskExample], Counter[str]]
 
 
 def read_task(task: Task, split: str, folder: Path) -> Read:
@@ -94,7 +95,7 @@ def read_task(task: Task, split: str, folder: Path) -> Read:
     where a folder has a single file for the task, it is split by `SPLIT_RULE`.
     """
     files = _LISTED["files"]
-    if has_file(folder, *files["train"]) or not task.whole:
+    if held_file(folder, *files["train"]) or not task.whole:
         return _examples(task, find_file(folder, *files[split]))
     examples, skipped = _examples(task, find_file(folder, *task.whole))
     sides = zip(examples, _in_dev(examples), strict=True)
@@ -115,7 +116,7 @@ def _examples(task: Task, path: Path) -> Read:
         pair = texts[1] if task.pair else None
         return TaskExample(f"{task.name}:{stem}:{number}", texts[0], pair, label)
 
-    examples, skipped = read_examples(path, example)
+    examples, skipped = read_examples(example, path)
     return [one for one in examples if one is not None], skipped
 
 
@@ -145,36 +146,26 @@ def _label(task: Task, value: object) -> int | float | None:
 
 def _in_dev(examples: list[TaskExample]) -> list[bool]:
     """Whether each example goes to dev, by `SPLIT_RULE`: no text stands on both sides."""
-    parent: dict[str, str] = {}
+    from scipy.cluster.hierarchy import DisjointSet  # takes a while to import, and few need it
 
-    def find(text: str) -> str:
-        while parent.setdefault(text, text) != text:
-            parent[text] = parent[parent[text]]
-            text = parent[text]
-        return text
-
-    keys = [_texts(example) for example in examples]
+    keys = [[" ".join(str(part).lower().split()) for part in one.parts] for one in examples]
+    groups = DisjointSet(text for texts in keys for text in texts)
     for texts in keys:
-        for other in texts[1:]:
-            first, second = sorted((find(texts[0]), find(other)))
-            parent[second] = first  # the root is the first text in alphabetical order
-    return [goes_to_dev(find(texts[0])) for texts in keys]
-
-
-def _texts(example: TaskExample) -> list[str]:
-    return [" ".join(str(part).lower().split()) for part in example.parts]
+        groups.merge(texts[0], texts[-1])
+    sides = {text: goes_to_dev(min(group)) for group in groups.subsets() for text in group}
+    return [sides[texts[0]] for texts in keys]
 
 
 def goes_to_dev(key: str) -> bool:
     return int.from_bytes(hashlib.sha256(key.encode()).digest(), "big") % DEV_SHARE == 0
 
 
-def read_squad(split: str, folder: Path) -> tuple[list[Question], Counter[str]]:
+def read_squad(split: str, folder: Path) -> Read:
     """Questions of SQuAD v1.1. A folder with the dev file alone is split by whole articles: an
     article goes to dev if the sha256 of its title is divisible by `DEV_SHARE`.
     """
     files = {s: (f"{s}-v1.1.json", f"{s}.parquet") for s in ("train", "dev")}
-    own = has_file(folder, *files["train"])
+    own = held_file(folder, *files["train"])
     path = find_file(folder, *files[split if own else "dev"])
     skipped: Counter[str] = Counter()
     questions: list[Question] = []
@@ -190,7 +181,7 @@ def read_squad(split: str, folder: Path) -> tuple[list[Question], Counter[str]]:
             if n_lost := len(found) - len(answers):
                 skipped["answer not at the stated place (question kept)"] += n_lost
             questions.append(Question(qa["id"], qa["question"].strip(), context, answers, title))
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise CorpusError(f"{path} is not in SQuAD's form ({error!r}). Fetch it again.") from error
     return questions, skipped
 
@@ -203,7 +194,7 @@ def _squad_questions(path: Path) -> Iterator[tuple[str, str, dict[str, str], lis
             answers = [Answer(*pair) for pair in zip(texts, starts, strict=True)]
             yield row["title"], row["context"], row, answers
         return
-    for article in read_json(path)["data"]:
+    for article in json.loads(read_text(path))["data"]:
         for paragraph in article["paragraphs"]:
             for qa in paragraph["qas"]:
                 answers = [Answer(a["text"], a["answer_start"]) for a in qa["answers"]]

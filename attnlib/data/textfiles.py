@@ -14,21 +14,24 @@ from typing import Any
 from attnlib.errors import CorpusError
 
 Fields = dict[str, Any]
+Read = tuple[list[Any], Counter[str]]
+"""Examples, and how many were left out by reason."""
+
 STS_COLUMNS = ("genre", "file", "year", "index", "score", "sentence1", "sentence2")
 
 
-def find_file(folder: Path, *names: str) -> Path:
+def held_file(folder: Path, *names: str) -> Path | None:
     """The first of the named files that the folder holds, plain or as `.xz`."""
-    for name in names:
-        for candidate in (folder / name, folder / f"{name}.xz"):
-            if candidate.is_file():
-                return candidate
+    candidates = (folder / f"{name}{ending}" for name in names for ending in ("", ".xz"))
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def find_file(folder: Path, *names: str) -> Path:
+    """The same, where one of them must be there."""
+    if found := held_file(folder, *names):
+        return found
     wanted = " or ".join(names)
     raise CorpusError(f"{folder} holds no {wanted}. Fetch the asset again, or give its folder.")
-
-
-def has_file(folder: Path, *names: str) -> bool:
-    return any((folder / n).is_file() or (folder / f"{n}.xz").is_file() for n in names)
 
 
 def plain_name(path: Path) -> str:
@@ -70,33 +73,27 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-def read_json(path: Path) -> Any:
-    try:
-        return json.loads(read_text(path))
-    except ValueError as error:
-        raise CorpusError(f"{path} is not JSON ({error}). Fetch it again.") from error
-
-
 # --- tables, whatever their format ------------------------------------------------------------
 
 
-def read_examples(path: Path, make: Callable[[int, Fields], Any]) -> tuple[list[Any], Counter[str]]:
-    """What is made of every row of a table, and how many rows were left out by reason.
+def read_examples(make: Callable[[int, Fields], Any], *paths: Path) -> Read:
+    """What is made of every row of one table or several.
 
     make  from the number of a row and its fields to an example, or to the reason why there is
           none; what it cannot read it says by a ValueError
     """
     examples: list[Any] = []
     skipped: Counter[str] = Counter()
-    for number, values in read_rows(path):
-        try:
-            made = make(number, values)
-        except (ValueError, TypeError) as error:
-            raise CorpusError(f"{path}:{number}: {error}") from error
-        if isinstance(made, str):
-            skipped[made] += 1
-        else:
-            examples.append(made)
+    for path in paths:
+        for number, values in read_rows(path):
+            try:
+                made = make(number, values)
+            except (ValueError, TypeError) as error:
+                raise CorpusError(f"{path}:{number}: {error}") from error
+            if isinstance(made, str):
+                skipped[made] += 1
+            else:
+                examples.append(made)
     return examples, skipped
 
 
@@ -108,8 +105,8 @@ def read_rows(path: Path) -> Iterator[tuple[int, Fields]]:
     if name.endswith(".jsonl"):
         return _json_rows(path)
     if name.startswith("sts-"):
-        return _tab_rows(path, STS_COLUMNS)
-    return _comma_rows(path) if name.endswith(".csv") else _tab_rows(path)
+        return _table_rows(path, PlainTabs, STS_COLUMNS)
+    return _table_rows(path, csv.excel if name.endswith(".csv") else PlainTabs)
 
 
 def _json_rows(path: Path) -> Iterator[tuple[int, Fields]]:
@@ -126,32 +123,33 @@ def _json_rows(path: Path) -> Iterator[tuple[int, Fields]]:
         yield number, value
 
 
-def _tab_rows(path: Path, header: tuple[str, ...] = ()) -> Iterator[tuple[int, Fields]]:
-    """Cells between tabs; quotes are plain characters (GLUE's files).
+class PlainTabs(csv.excel_tab):
+    """Cells between tabs; quotes are plain characters (GLUE's files)."""
+
+    quoting = csv.QUOTE_NONE
+
+
+def _table_rows(
+    path: Path, dialect: type[csv.Dialect], header: tuple[str, ...] = ()
+) -> Iterator[tuple[int, Fields]]:
+    """Cells of a dialect; between commas quoted ones may hold line ends.
 
     Without `header` the first line names the columns, and every row must have that many.
     With it the columns are named here, and further unnamed columns are ignored.
     """
     names = header
-    for number, line in lines(path):
-        cells = tuple(line.split("\t"))
-        if not names:
-            names = tuple(cell.strip() for cell in cells)
-            continue
-        if len(cells) < len(names) or (not header and len(cells) > len(names)):
-            wanted = f"expected {len(names)} ({', '.join(names)}). Mend the line."
-            raise CorpusError(f"{path}:{number}: {len(cells)} columns, {wanted}")
-        yield number, dict(zip(names, cells, strict=False))
-
-
-def _comma_rows(path: Path) -> Iterator[tuple[int, Fields]]:
-    """Cells between commas, with a header; quoted cells may hold line ends."""
-    reader = csv.DictReader(io.StringIO(read_text(path)), strict=True)
+    reader = csv.reader(io.StringIO(read_text(path)), dialect, strict=True)
     try:
-        for row in reader:
-            if None in row or None in row.values():
-                raise CorpusError(f"{path}:{reader.line_num}: not the header's number of columns.")
-            yield reader.line_num, row
+        for cells in reader:
+            if not any(cell.strip() for cell in cells):
+                continue
+            if not names:
+                names = tuple(cell.strip() for cell in cells)
+                continue
+            if len(cells) < len(names) or (not header and len(cells) > len(names)):
+                wanted = f"expected {len(names)} ({', '.join(names)}). Mend the line."
+                raise CorpusError(f"{path}:{reader.line_num}: {len(cells)} columns, {wanted}")
+            yield reader.line_num, dict(zip(names, cells, strict=False))
     except csv.Error as error:
         raise CorpusError(f"{path}:{reader.line_num}: {error}. Fetch it again.") from error
 

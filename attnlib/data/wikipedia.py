@@ -58,12 +58,8 @@ class Paragraph:
         return f"{self.article}#{self.index}"
 
 
-@dataclass(frozen=True, slots=True)
-class Paragraphs:
-    """Paragraphs in article order, and what was left out by reason."""
-
-    items: tuple[Paragraph, ...]
-    skipped: dict[str, int]
+Paragraphs = tuple[list[Paragraph], Counter[str]]
+"""Paragraphs in article order, and what was left out by reason."""
 
 
 def sample_paragraphs(folder: Path, cache: Path | None) -> Paragraphs:
@@ -72,23 +68,23 @@ def sample_paragraphs(folder: Path, cache: Path | None) -> Paragraphs:
     parser = f"mwparserfromhell {version('mwparserfromhell')}"
     kept = kept_file(cache, "paragraphs/wiki-sample", VERSION, parser, sha256_of(dump))
     if rows := kept_rows(kept):
-        return Paragraphs(tuple(Paragraph(**row) for row in rows[1:]), rows[0])
-    found = paragraphs_of_dump(dump)
+        return [Paragraph(**row) for row in rows[1:]], Counter(rows[0])
+    found, skipped = paragraphs_of_dump(dump)
     if kept is not None:
-        keep_rows(kept, [found.skipped, *map(asdict, found.items)])
-    return found
+        keep_rows(kept, [skipped, *map(asdict, found)])
+    return found, skipped
 
 
 def squad_paragraphs(folder: Path) -> Paragraphs:
     """The paragraphs that SQuAD asks about: a jsonl file of them, or SQuAD's own table."""
     path = find_file(folder, "wiki_paragraphs.jsonl", "dev.parquet")
     articles: dict[str, dict[str, None]] = {}  # SQuAD's table repeats a context per question
-    for title, text in read_examples(path, _titled)[0]:
+    for title, text in read_examples(_titled, path)[0]:
         articles.setdefault(title, {})[text] = None
-    items: list[Paragraph] = []
+    found: list[Paragraph] = []
     for title, texts in articles.items():
-        items += [Paragraph(title, index, text) for index, text in enumerate(texts)]
-    return Paragraphs(tuple(items), {})
+        found += [Paragraph(title, index, text) for index, text in enumerate(texts)]
+    return found, Counter()
 
 
 def _titled(number: int, row: Fields) -> tuple[str, str]:
@@ -113,11 +109,11 @@ def read_dump(path: Path) -> Iterator[tuple[str, str]]:
 
 def paragraphs_of_dump(path: Path, *, min_words: int = 20) -> Paragraphs:
     """The prose of every article of a dump."""
-    items: list[Paragraph] = []
+    found: list[Paragraph] = []
     skipped: Counter[str] = Counter()
     for title, wikitext in read_dump(path):
-        items += article_paragraphs(title, wikitext, min_words=min_words, skipped=skipped)
-    return Paragraphs(tuple(items), dict(skipped))
+        found += article_paragraphs(title, wikitext, min_words=min_words, skipped=skipped)
+    return found, skipped
 
 
 def article_paragraphs(
@@ -292,7 +288,7 @@ def segments(
     max_length: int = 128,
     n: int | None = None,
     seed: int = 0,
-) -> tuple[list[Segment], dict[str, int]]:
+) -> tuple[list[Segment], Counter[str]]:
     """At most `n` segments drawn at random without overlap, and what was left out by reason.
 
     A segment is two consecutive paragraphs (Clark 2019, sec. 2); the longer side loses its last
@@ -316,7 +312,7 @@ def segments(
             made[place] = Segment(first.id, *fitted)
         else:
             skipped["one side has no word that fits"] += 1
-    return [made[place] for place in sorted(made)], dict(skipped)
+    return [made[place] for place in sorted(made)], skipped
 
 
 def _neighbours(paragraphs: Iterable[Paragraph]) -> list[tuple[Paragraph, Paragraph]]:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from attnlib.attention.maps import refuse_infinite
 from attnlib.attention.words import word_maps
-from attnlib.data.corpora import ALIASES, Corpus, known_corpora, load_corpus
+from attnlib.data.corpora import Corpus, corpus_name, known_corpora, load_corpus
 from attnlib.data.examples import Tree
 from attnlib.errors import BadValue, CorpusError, UnknownName, check_choice, did_you_mean
 from attnlib.measuring.bootstrap import REPLICATES, by_group, estimate
@@ -129,9 +129,8 @@ def is_punct(label: str) -> bool:
 
 def load_trees(name: str | Path, *, limit: int | None = None, seed: int = 0) -> Corpus:
     """The treebank of that name or file; a corpus of another kind is refused, unread if known."""
-    known, given = known_corpora(), ALIASES.get(str(name), str(name))
-    info = known.get(given) or known.get(f"{given}:dev")
-    found = info or load_corpus(name, limit=limit, seed=seed)
+    known = known_corpora()
+    found = known.get(corpus_name(str(name))) or load_corpus(name, limit=limit, seed=seed)
     if found.kind != "tree":
         banks = ", ".join(key for key, other in known.items() if other.kind == "tree")
         raise CorpusError(
@@ -191,12 +190,12 @@ def predictions(
     encoder: Encoder,
     trees: Sequence[Tree],
     *,
-    from_pieces: str = "mean",
-    max_length: int = 128,
-    batch_size: int = 16,
     on_long: str = "skip",
+    **reading: Any,
 ) -> Predictions:
     """One pass over trees: what every head picks for every word; maps are forgotten at once.
+
+    reading  from_pieces, max_length, batch_size: see `word_maps`
 
     >>> from attnlib import predictions, random_encoder
     >>> from attnlib.data.examples import Tree
@@ -210,9 +209,7 @@ def predictions(
     shape = (int(starts[-1]), encoder.n_layers * encoder.n_heads)
     attended, attending = np.full(shape, NOBODY, np.int16), np.full(shape, NOBODY, np.int16)
     pieces, seen = np.zeros(shape[0], bool), np.zeros(shape[0], bool)
-    how: Any = {"from_pieces": from_pieces, "max_length": max_length, "on_long": on_long}
-    how |= {"batch_size": batch_size, "skipped": skipped}
-    for maps in word_maps(encoder, trees, **how):
+    for maps in word_maps(encoder, trees, on_long=on_long, skipped=skipped, **reading):
         finite = maps.weights.isfinite().flatten(1).all(1)
         refuse_infinite(encoder.name, "its attention is not finite", finite, maps.index)
         real = maps.real_words()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int, Num
@@ -128,13 +128,6 @@ def statistics(
         name: (values[name], float(low), float(high))
         for name, low, high in zip(wanted, *ends, strict=True)
     }
-
-
-def joined(parts: Sequence[Estimate]) -> Estimate:
-    """Estimates of the parts of an axis, as one estimate of the whole axis."""
-    return Estimate(
-        *(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Estimate))
-    )
 
 
 def _sums(total: np.ndarray, weight: np.ndarray, micro: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -61,8 +61,9 @@ def _measure_on_dask(
         size = -(-len(corpus.examples) // n_shards)
         given = (str(model), device, metrics, options)
         futures = [
-            client.submit(_measured_part, i, _part(corpus, i, size), *given, pure=False)
+            client.submit(_measured_part, i, part, *given, pure=False)
             for i in range(0, len(corpus.examples), size)
+            for part in [replace(corpus, examples=corpus.examples[i : i + size], skipped={})]
         ]
         shard, seconds, skipped = Shard(), 0.0, Counter(corpus.skipped)
         for future in futures:
@@ -73,10 +74,6 @@ def _measure_on_dask(
             tick(len(shard.index), n_rows)
     found = Measurement(encoder, corpus.name, chosen, shard, dict(skipped), seconds)
     return found.not_empty()
-
-
-def _part(corpus: Corpus, start: int, size: int) -> Corpus:
-    return replace(corpus, examples=corpus.examples[start : start + size], skipped={})
 
 
 def _measured_part(

@@ -7,7 +7,6 @@ import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -70,15 +69,6 @@ class Reading:
     @property
     def n_layers(self) -> int:
         return len(self.sheets)
-
-    @cached_property
-    def weights(self) -> np.ndarray:
-        """The maps (layer, head, query, key) as the page shows them, within `largest_error`."""
-        n = len(self.tokens)
-        raw = [zlib.decompress(base64.b64decode(sheet)) for sheet in self.sheets]
-        maps = np.stack([np.frombuffer(one, np.uint8) for one in raw])
-        by_key = maps.reshape(self.n_layers, self.n_heads, n, n)
-        return (by_key.swapaxes(-1, -2) / self.levels) ** (1 / POWER)
 
 
 def largest_error(levels: int) -> float:
@@ -182,17 +172,16 @@ def packed(maps: np.ndarray) -> tuple[int, tuple[str, ...]]:
     n_layers, n_heads, n, _ = maps.shape
     budget = HEAVIEST * max(1.0, n_layers * n_heads / 144) * max(1.0, n / 128) ** 1.5
     for levels in LEVELS:
-        sheets: list[str] = []
-        for layer in maps:
-            steps = np.rint(levels * np.clip(layer, 0, 1) ** POWER).astype(np.uint8)
-            # Key by key: what a head sends to one token is similar for all queries, and packs well.
-            by_key = np.ascontiguousarray(steps.swapaxes(-1, -2))
-            sheets.append(base64.b64encode(zlib.compress(by_key.tobytes(), 6)).decode())
-            if sum(map(len, sheets)) > budget and levels != LEVELS[-1]:
-                break
-        else:
+        sheets = tuple(_sheet(layer, levels) for layer in maps)
+        if sum(map(len, sheets)) <= budget:
             break
-    return levels, tuple(sheets)
+    return levels, sheets
+
+
+def _sheet(layer: np.ndarray, levels: int) -> str:
+    steps = np.rint(levels * np.clip(layer, 0, 1) ** POWER).astype(np.uint8)
+    # Key by key: what a head sends to one token is similar for all queries, and packs well.
+    return base64.b64encode(zlib.compress(steps.swapaxes(-1, -2).tobytes(), 6)).decode()
 
 
 def _names(tokenizer: Any, pieces: Encoded) -> tuple[tuple[str, ...], tuple[int, ...], tuple]:

@@ -20,7 +20,6 @@ from attnlib.measuring.significance import (
     ALPHA,
     TESTS,
     benjamini_hochberg,
-    check_alpha,
     from_moments,
     holm,
     needed,
@@ -65,13 +64,13 @@ def role_scores(
     sieves: Sequence[Relation] | None = None,
     *,
     authors: Sequence[str] = (),
-    max_length: int = 128,
-    batch_size: int = 16,
     on_long: str = "truncate",
+    **reading: Any,
 ) -> RoleScores:
     """The scores of all heads for some sieves, by default the paper's, in one pass over a corpus.
 
     authors  roles that are also scored as the authors' code does; their names end in @authors
+    reading  max_length, batch_size: see `batches_of`
     Texts without dependency trees are parsed first, unless all sieves are known to need none.
 
     >>> from attnlib import load_corpus, random_encoder, role_scores
@@ -89,9 +88,8 @@ def role_scores(
     for role in authors:
         metrics[f"{role}{AUTHORS}"] = METRICS[f"bias_{role}{AUTHORS}"]
     parsed = with_trees(corpus) if any(asks_for_trees(sieve) for sieve in chosen) else corpus
-    reading: Any = {"max_length": max_length, "batch_size": batch_size, "on_long": on_long}
-    chosen_metrics = list(metrics.values())
-    found = stream(encoder, parsed, chosen_metrics, **reading).not_empty()
+    reading |= {"on_long": on_long}
+    found = stream(encoder, parsed, list(metrics.values()), **reading).not_empty()
     values = {role: found.values(one.key).astype(np.float32) for role, one in metrics.items()}
     ceilings, n_tokens = _ceilings(encoder, parsed, chosen, reading)
     skipped = dict(found.skipped)
@@ -130,7 +128,8 @@ def moments(scores: RoleScores, *, seed: int = 0) -> pd.DataFrame:
         filled = np.where(defined, values, 0.0)
         found = estimate(filled, defined.astype(np.float64), seed=seed)
         spread = one_sided(values, 0.0)
-        shape = {"sd": spread.sd, "skew": _skew(values), "median": _median(values), "n": spread.n}
+        median = pd.DataFrame(values.reshape(len(values), -1)).median().to_numpy()
+        shape = {"sd": spread.sd, "skew": _skew(values), "median": median, "n": spread.n}
         part = head_rows(bias=found.mean, low=found.low, high=found.high, **shape)
         part.insert(0, "role", role)
         parts.append(part)
@@ -158,7 +157,6 @@ def role_tests(
     [True, False]
     """
     check_test(threshold, test, control)
-    check_alpha(alpha)
     mean, sd, n = (table[name].to_numpy(np.float64) for name in ("bias", "sd", "n"))
     found = from_moments(mean, sd, n, threshold, test=test)
     judged = {"none": found.p, "bh": benjamini_hochberg(found.p), "holm": holm(found.p)}
@@ -195,8 +193,3 @@ def _skew(values: np.ndarray) -> np.ndarray:
     second, third = (np.nansum(centred**power, axis=0) / np.maximum(n, 1) for power in (2, 3))
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where((n > 2) & (second > 1e-18), third / second**1.5, np.nan)
-
-
-def _median(values: np.ndarray) -> np.ndarray:
-    undefined = np.isnan(values).all(0)
-    return np.where(undefined, np.nan, np.nanmedian(np.where(undefined, 0.0, values), axis=0))

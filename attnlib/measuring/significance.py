@@ -60,11 +60,7 @@ def one_sided(
     mean above the threshold, and 1 for one below or on it. The tail is computed as such, not as
     1 - cdf, so a p of 1e-200 is right; it becomes 0 beyond a statistic of about 38.
     """
-    check_choice("test", test, TESTS)
-    given = _checked(values)
-    mean, sd, n = _moments(given.reshape(len(given), -1), TESTS[test])
-    found = (mean, sd, n, *_outcome(mean, sd, n, _finite(threshold), test))
-    return Tested(*(field.reshape(given.shape[1:]) for field in found))
+    return from_moments(*_moments(_checked(values)), threshold, test=test)
 
 
 def from_moments(
@@ -78,10 +74,15 @@ def from_moments(
     """`one_sided` where the scores are gone but their mean, sd (with ddof 1) and number remain."""
     check_choice("test", test, TESTS)
     mean, sd, n = (np.asarray(part, np.float64) for part in (mean, sd, n))
-    # ddof 1 becomes that of the test; as in `one_sided`, fewer than 2 inputs have no sd.
+    # ddof 1 becomes that of the test; fewer than 2 inputs have no sd.
     ratio = np.sqrt(np.maximum(n - 1, 1) / np.maximum(n - TESTS[test], 1))
-    sd = np.where(n > 1, sd * ratio, np.nan)
-    return Tested(mean, sd, n.astype(np.int64), *_outcome(mean, sd, n, _finite(threshold), test))
+    sd, gap = np.where(n > 1, sd * ratio, np.nan), mean - _finite(threshold)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        effect = np.asarray(gap / sd)
+    statistic = np.asarray(effect * np.sqrt(n))
+    tail = special.ndtr(-statistic) if test == "z" else special.stdtr(n - 1.0, -statistic)
+    p = np.where(sd == 0, np.where(gap > 0, 0.0, 1.0), tail)
+    return Tested(mean, sd, n.astype(np.int64), statistic, p, effect)
 
 
 def bonferroni(p: Float[np.ndarray, "*axes"]) -> Float[np.ndarray, "*axes"]:
@@ -163,9 +164,8 @@ def decided_by(
     seed: int,
     repeats: int = 200,
     test: str = "z",
-    alpha: float = ALPHA,
 ) -> Float[np.ndarray, "size *axes"]:
-    """Share of random subsets of m inputs whose decision, p < alpha, is that of all inputs.
+    """Share of random subsets of m inputs whose decision, p < 0.05, is that of all inputs.
 
     values   (example, *axes)   NaN where an input has no such score
     sizes    numbers m of inputs, 2 up to all; drawn without replacement, the defined or not
@@ -175,8 +175,6 @@ def decided_by(
     Within a repeat a larger subset holds the smaller ones. The share is 1 at all inputs by
     construction, so only sizes well below say how many inputs would have been enough.
     """
-    check_choice("test", test, TESTS)
-    check_alpha(alpha)
     given = _checked(values)
     wrong = [size for size in sizes if not 2 <= size <= len(given)]
     if wrong or repeats < 1:
@@ -193,9 +191,9 @@ def decided_by(
         portion = min(DRAWN_TOGETHER, repeats - done)
         rank = generator.permuted(np.tile(np.arange(len(given)), (portion, 1)), axis=1)
         for place, size in enumerate(sizes):
-            drawn = drawn_moments((rank < size).astype(np.float64), gaps, TESTS[test])
-            _, p, _ = _outcome(*drawn, 0.0, test)
-            agreed[place] += (((p < alpha) == (whole < alpha)) & ~np.isnan(p)).sum(0)
+            drawn = drawn_moments((rank < size).astype(np.float64), gaps)
+            p = from_moments(*drawn, 0.0, test=test).p
+            agreed[place] += (((p < ALPHA) == (whole < ALPHA)) & ~np.isnan(p)).sum(0)
     share = np.where(np.isnan(whole), np.nan, agreed / repeats)
     return share.reshape(len(sizes), *given.shape[1:])
 
@@ -211,8 +209,8 @@ def undecided_share(p: Float[np.ndarray, "*axes"]) -> float:
     return float(np.mean((given > 0.05) & (given < 0.95))) if given.size else math.nan
 
 
-def _moments(values: np.ndarray, ddof: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean, standard deviation and number of the defined values of each column."""
+def _moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean, standard deviation (ddof 1) and number of the defined values of each column."""
     defined = ~np.isnan(values)
     n = defined.sum(0)
     # Counted from the first defined value, equal values have a variance of exactly 0.
@@ -220,33 +218,20 @@ def _moments(values: np.ndarray, ddof: int) -> tuple[np.ndarray, np.ndarray, np.
     shifted = np.where(defined, values - first, 0.0)
     drift = shifted.sum(0) / np.maximum(n, 1)
     squares = np.where(defined, (shifted - drift) ** 2, 0.0).sum(0)
-    sd = np.sqrt(squares / np.maximum(n - ddof, 1))
-    return first + drift, np.where(n > 1, sd, np.nan), n
+    sd = np.sqrt(squares / np.maximum(n - 1, 1))
+    return np.asarray(first + drift), np.asarray(sd), np.asarray(n)
 
 
 def drawn_moments(
-    counts: np.ndarray, values: np.ndarray, ddof: int
+    counts: np.ndarray, values: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """`_moments` of many draws at once, (draw, column), from how often each input is in a draw."""
     defined = ~np.isnan(values)
     filled = np.where(defined, values, 0.0)
     n = counts @ defined.astype(np.float64)
     mean = (counts @ filled) / np.maximum(n, 1)
-    variance = (counts @ filled**2 - n * mean**2) / np.maximum(n - ddof, 1)
-    return mean, np.where(n > 1, np.sqrt(np.maximum(variance, 0.0)), np.nan), n
-
-
-def _outcome(
-    mean: np.ndarray, sd: np.ndarray, n: np.ndarray, threshold: float, test: str
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Statistic, p and effect from the moments, whose ddof is the caller's."""
-    gap = mean - threshold
-    with np.errstate(divide="ignore", invalid="ignore"):
-        effect = gap / sd
-    statistic = effect * np.sqrt(n)
-    tail = special.ndtr(-statistic) if test == "z" else special.stdtr(n - 1.0, -statistic)
-    p = np.where(sd == 0, np.where(gap > 0, 0.0, 1.0), tail)
-    return np.asarray(statistic), p, np.asarray(effect)
+    variance = (counts @ filled**2 - n * mean**2) / np.maximum(n - 1, 1)
+    return mean, np.sqrt(np.maximum(variance, 0.0)), n
 
 
 def _checked(values: np.ndarray) -> np.ndarray:
@@ -270,8 +255,3 @@ def _finite(threshold: float) -> float:
     if not math.isfinite(threshold):
         raise BadValue(f"threshold is {threshold}; expected a finite number.")
     return float(threshold)
-
-
-def check_alpha(alpha: float) -> None:
-    if not 0 < alpha < 1:
-        raise BadValue(f"alpha is {alpha}; expected a number between 0 and 1.")

@@ -50,19 +50,20 @@ def compared(
     second: Encoder,
     examples: Sequence[Any],
     *,
-    max_length: int = 128,
-    batch_size: int = 16,
     variant: str = "paper",
+    **reading: Any,
 ) -> Float[np.ndarray, "example layer head"]:
-    """The cosine of every head's two maps, for every input; long inputs are truncated."""
+    """The cosine of every head's two maps, for every input; long inputs are truncated.
+
+    reading  max_length, batch_size: see `batches_of`
+    """
     if (first.n_layers, first.n_heads) != (second.n_layers, second.n_heads):
         raise BadValue(
             f"'{first.name}' has {first.n_layers} x {first.n_heads} heads and '{second.name}' "
             f"{second.n_layers} x {second.n_heads}; expected two models of one shape."
         )
     found = np.full((len(examples), first.n_layers, first.n_heads), np.nan)
-    limits: Any = {"max_length": max_length, "on_long": "truncate"}
-    for batch in batches_of(examples, first, batch_size=batch_size, **limits):
+    for batch in batches_of(examples, first, on_long="truncate", **reading):
         if variant == "authors":
             batch = widened(batch, first, max(AUTHORS_WIDTH, batch.length))
         found[list(batch.index)] = _compared_batch(first, second, batch, variant)

@@ -20,7 +20,7 @@ from attnlib.attention.maps import Attention, refuse_infinite
 from attnlib.attention.tap import Tap, run_tapped, tapped
 from attnlib.data.corpora import Corpus, load_corpus
 from attnlib.errors import BadValue, CorpusError
-from attnlib.measuring.bootstrap import Estimate, estimate, joined
+from attnlib.measuring.bootstrap import Estimate, estimate
 from attnlib.measuring.shards import Shard
 from attnlib.metrics.mass import Selectors, mass_metric
 from attnlib.metrics.registry import METRICS, Metric, Partial
@@ -75,7 +75,8 @@ class Measurement:
         if (metric, micro) not in self._estimates:
             parts = self.shard.parts(metric)
             found = [estimate(*self.shard.read(metric, part), micro=micro) for part in parts]
-            self._estimates[metric, micro] = joined(found)
+            whole = zip(*(vars(part).values() for part in found), strict=True)
+            self._estimates[metric, micro] = Estimate(*map(np.concatenate, whole))
         return self._estimates[metric, micro]
 
     def grid(self, metric: str, *, micro: bool = False) -> np.ndarray:
@@ -203,7 +204,7 @@ class Watch:
         self.across = [m for m in metrics if m.scope == "model"]
         self.tap = Tap(observe=self._observe)
         self._batch: Batch
-        self._selectors: Selectors | None = None
+        self._selectors: Selectors
         self._parts: dict[int, Batch] = {}
         self._sums: list[list[Tensor]] = []
         self._found: dict[str, list[list[Partial]]] = {}
@@ -213,15 +214,15 @@ class Watch:
         """Run the batch; every metric's partial is (batch, layer, head, ...)."""
         layers = range(self.encoder.n_layers)
         self._batch, self._parts = batch, {}
-        self._selectors = Selectors(batch, self.linear) if self.linear else None
+        self._selectors = Selectors(batch, self.linear)
         self._found = {m.key: [[] for _ in layers] for m in self.layered}
         self._sums, self._maps = [[] for _ in layers], [[] for _ in layers]
         run_tapped(self.encoder, batch, self.tap, segment_ids=segment_ids)
         partials = self._masses() | {key: _stack(found) for key, found in self._found.items()}
         partials |= self._reduce_across()
         for metric in (*self.layered, *self.across):
-            axes = metric.axes if metric.scope == "model" else ("layer", *metric.axes)
-            partials[metric.key] = _padded(partials[metric.key], axes, self.max_length)
+            if metric.axes[-1] in ("query", "key"):
+                partials[metric.key] = _padded(partials[metric.key], self.max_length)
         for key, partial in partials.items():
             self._refuse_infinite(key, partial)
         return partials
@@ -240,8 +241,7 @@ class Watch:
         if rows.start not in self._parts:  # every layer sees the same slices of the batch
             self._parts[rows.start] = self._batch.rows(rows)
         attention = Attention(weights, self._parts[rows.start], scores).reduced()
-        if self._selectors is not None:
-            self._sums[layer].append(self._selectors.masses(attention, rows))
+        self._sums[layer].append(self._selectors.masses(attention, rows))
         for metric in self.layered:
             self._found[metric.key][layer].append(metric(attention))
         if self.across:
@@ -249,8 +249,6 @@ class Watch:
 
     def _masses(self) -> dict[str, Partial]:
         """Sums of all relations over slices and layers, taken apart by relation."""
-        if self._selectors is None:
-            return {}
         sums = torch.stack([torch.cat(layer) for layer in self._sums], dim=1)
         keys = [metric.key for metric in self.linear]
         return dict(zip(keys, self._selectors.partials(sums), strict=True))
@@ -272,17 +270,8 @@ def _stack(found: list[list[Partial]]) -> Partial:
     return Partial(torch.stack(total, dim=1), torch.stack(weight, dim=1))
 
 
-LENGTH_AXES = ("query", "key")
-
-
-def _padded(partial: Partial, axes: Sequence[str], width: int) -> Partial:
+def _padded(partial: Partial, width: int) -> Partial:
     """Positions past the end of the batch exist in longer texts: weight 0 here."""
-    if not set(axes) & set(LENGTH_AXES):
-        return partial
-    pad: list[int] = []
-    for axis, size in zip(reversed(axes), reversed(partial.total.shape), strict=False):
-        pad += [0, width - size if axis in LENGTH_AXES else 0]
-    weight = partial.spread_weight()
-    return Partial(
-        torch.nn.functional.pad(partial.total, pad), torch.nn.functional.pad(weight, pad)
-    )
+    rest = (0, width - partial.total.shape[-1])
+    parts = (partial.total, partial.spread_weight())
+    return Partial(*(torch.nn.functional.pad(part, rest) for part in parts))

@@ -8,4 +8,4 @@ from attnlib.metrics.registry import METRICS
 
 __all__ = ["METRICS", "distance", "divergence", "entropy", "mass", "sieves"]
 
-METRICS.freeze()
+METRICS.frozen = True

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Protocol, runtime_checkable
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -215,19 +215,8 @@ FEATURES = tuple(one.key.removeprefix("distance_") for one in distance_metrics()
 # --- what a pass found, as features of heads -----------------------------------------------------
 
 
-@runtime_checkable
-class Measured(Protocol):
-    """What is needed of a `stream.Measurement`."""
-
-    metrics: dict[str, Metric]
-
-    def values(self, metric: str) -> np.ndarray: ...
-
-
-def feature_rows(
-    measurement: Measured,
-) -> tuple[Names, Float[np.ndarray, "input head feature"]]:
-    """The parts of a division, and what they are of every head in every input.
+def feature_rows(measurement: Any) -> tuple[Names, Float[np.ndarray, "input head feature"]]:
+    """The parts of a division in what `measure` found, and their values of every head and input.
 
     Heads are numbered over all layers; inputs are in the order of the corpus. A long input that
     was measured in windows is one input, the mean over the queries of all of them.
@@ -244,7 +233,7 @@ def feature_rows(
     return names, np.stack([one.reshape(len(one), -1) for one in values], axis=-1)
 
 
-def feature_matrix(measurement: Measured) -> tuple[Names, Float[np.ndarray, "head feature"]]:
+def feature_matrix(measurement: Any) -> tuple[Names, Float[np.ndarray, "head feature"]]:
     """The mean of `feature_rows` over the inputs, each of which counts the same (sec. 4)."""
     names, rows = feature_rows(measurement)
     return names, rows[~np.isnan(rows).any((1, 2))].mean(0)

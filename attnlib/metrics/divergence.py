@@ -66,27 +66,23 @@ def _sum_of_joint(maps: Float[Tensor, "head query key"]) -> Float[Tensor, "head 
     """sum over queries and keys of (p + q) ln (p + q), for every two heads p, q."""
     on_cpu = maps.device.type == "cpu" and maps.dtype == torch.float32
     if on_cpu and not maps.requires_grad:
-        return _sum_of_joint_numba(maps)
-    return _sum_of_joint_torch(maps)
+        # All heads of one query stay in the cache, and ln is a short polynomial.
+        by_query: Any = maps.transpose(0, 1).contiguous().numpy()
+        upper = torch.from_numpy(_upper_sums(by_query, torch.get_num_threads()))
+    else:
+        upper = _upper_sums_torch(maps)
+    return upper + upper.triu(1).T
 
 
-def _sum_of_joint_torch(maps: Float[Tensor, "head query key"]) -> Float[Tensor, "head head"]:
-    """On any device; one head against all later ones at a time, the triangle then mirrored."""
+def _upper_sums_torch(maps: Float[Tensor, "head query key"]) -> Float[Tensor, "head head"]:
+    """On any device; one head against all later ones at a time."""
     smallest = torch.finfo(maps.dtype).tiny  # 0 ln 0 is 0
     rows = []
     for head in range(len(maps)):
         both = maps[head] + maps[head:]
         joint = (both * both.clamp_min(smallest).log()).sum(-1).sum(-1)
         rows.append(torch.nn.functional.pad(joint, (head, 0)))
-    upper = torch.stack(rows)
-    return upper + upper.triu(1).T
-
-
-def _sum_of_joint_numba(maps: Float[Tensor, "head query key"]) -> Float[Tensor, "head head"]:
-    """On a CPU: all heads of one query stay in the cache, and ln is a short polynomial."""
-    by_query: Any = maps.transpose(0, 1).contiguous().numpy()
-    upper = torch.from_numpy(_upper_sums(by_query, torch.get_num_threads()))
-    return upper + upper.triu(1).T
+    return torch.stack(rows)
 
 
 LN2 = np.float32(np.log(2))

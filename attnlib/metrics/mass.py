@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -29,26 +29,26 @@ class Selectors:
 
     def __init__(self, batch: Batch, metrics: Sequence[Metric]) -> None:
         n, length = len(batch), batch.length
-        self.weight = torch.empty(n, len(metrics), device=batch.device)
-        relations = [_relation_of(one) for one in metrics]
-        self.by_key = [c for c, relation in enumerate(relations) if relation.keys is not None]
-        self.by_pair = [c for c, relation in enumerate(relations) if relation.keys is None]
+        kernels = [one.kernel for one in metrics if isinstance(one.kernel, LinearKernel)]
+        self.by_key = [c for c, one in enumerate(kernels) if one.relation.keys is not None]
+        self.by_pair = [c for c, one in enumerate(kernels) if one.relation.keys is None]
+        self.weight = torch.empty(n, len(kernels), device=batch.device)
         self.keys = torch.zeros(n, length, len(self.by_key), device=batch.device)
         n_rows = max(len(self.by_pair), self.LEAST) if self.by_pair else 0
         maps = torch.zeros(n, n_rows, length, length, device=batch.device)
-        for place, column in enumerate(self.by_key):
-            held = relations[column].keys_in(batch)
-            self.keys[:, :, place] = self._weighed(column, metrics[column], batch, held)
-        for place, column in enumerate(self.by_pair):
-            held = torch.logical_and(relations[column].pairs_in(batch), batch.real_pairs)
-            maps[:, place] = self._weighed(column, metrics[column], batch, held)
-        self.matrix = maps.flatten(2)
 
-    def _weighed(self, column: int, metric: Metric, batch: Batch, held: Tensor) -> Tensor:
-        """What each pair, or key, counts; how many queries the metric asks is noted."""
-        assert isinstance(metric.kernel, LinearKernel)
-        counts, self.weight[:, column] = metric.kernel.weigh(batch, held, metric.variant)
-        return held if counts is None else held * counts.unsqueeze(-1)
+        def weighed(column: int, held: Tensor) -> Tensor:
+            """What each pair, or key, counts; how many queries the metric asks is noted."""
+            how = {"relation": kernels[column].relation}
+            asking = kernels[column].weigh(batch, held, metrics[column].variant, **how)
+            counts, self.weight[:, column] = asking
+            return held if counts is None else held * counts.unsqueeze(-1)
+
+        for place, column in enumerate(self.by_key):
+            self.keys[:, :, place] = weighed(column, kernels[column].relation.keys_in(batch))
+        for place, column in enumerate(self.by_pair):
+            maps[:, place] = weighed(column, kernels[column].relation.mask(batch))
+        self.matrix = maps.flatten(2)
 
     def masses(
         self, attention: Attention, rows: slice = slice(None)
@@ -73,30 +73,6 @@ class Selectors:
         return [Partial(t, w) for t, w in zip(sums.unbind(-2), weights, strict=True)]
 
 
-def relation_mass(attention: Attention, *, relation: Relation, variant: str = "paper") -> Partial:
-    r"""Attention that falls on a relation, averaged over the queries it is asked of.
-
-    .. math:: \frac{1}{|Q|} \sum_{q \in Q} \sum_{k : r(q, k)} a_{qk}
-
-    attention.weights  (batch, head, query, key)
-    returns            total (batch, head), weight (batch,) = |Q|
-
-    Q is every real query, so the mass is a share of all the head's attention (Clark 2019 and its
-    code agree). The first piece has no previous one: a head that always attends to the previous
-    piece has (n - 1)/n. variant="having" asks only queries that have such a key; that head then
-    has exactly 1. This is the definition; a stream takes all masses of a batch at once, in
-    `Selectors.masses`.
-    """
-    held = relation.mask(attention.batch)
-    _, asked = _every_or_having(attention.batch, held, variant, relation=relation)
-    return Partial(mass_by_query(attention, held).sum(-1), asked)
-
-
-def mass_by_query(attention: Attention, held: Tensor) -> Float[Tensor, "batch head query"]:
-    """What each query gives to the pairs of a relation that hold, (batch, query, key)."""
-    return torch.einsum("bhqk,bqk->bhq", attention.weights, held.to(attention.weights.dtype))
-
-
 def n_having(batch: Batch, held: Tensor) -> Float[Tensor, " batch"]:
     """How many real queries have a key, of pairs (batch, query, key) or of keys (batch, key)."""
     having = held.any(-1)
@@ -106,7 +82,7 @@ def n_having(batch: Batch, held: Tensor) -> Float[Tensor, " batch"]:
 
 
 def _every_or_having(
-    batch: Batch, held: Tensor, variant: str, *, relation: Relation
+    batch: Batch, held: Tensor, variant: str, *, relation: Relation, **_: Any
 ) -> tuple[None, Tensor]:
     """Every query's mass counts the same; asked are all real queries, or those that have a key."""
     if variant != "having" and relation.asked_of == "every":
@@ -115,24 +91,24 @@ def _every_or_having(
 
 
 def mass_metric(relation: Relation) -> Metric:
-    """The metric that measures the mass on a relation; also for a relation of the user's own."""
+    r"""Attention that falls on a relation, declared or of the user's own, averaged over queries.
+
+    .. math:: \frac{1}{|Q|} \sum_{q \in Q} \sum_{k : r(q, k)} a_{qk}
+
+    Q is every real query, so the mass is a share of all the head's attention (Clark 2019 and its
+    code agree). The first piece has no previous one: a head that always attends to the previous
+    piece has (n - 1)/n. variant="having" asks only queries that have such a key; that head then
+    has exactly 1.
+    """
     return Metric(
         key=relation.metric_key,
         what=f"Share of attention that falls on {relation.what}.",
         source=relation.source,
         unit="share of attention",
         bounds=(0.0, 1.0),
-        kernel=LinearKernel(
-            partial(relation_mass, relation=relation), partial(_every_or_having, relation=relation)
-        ),
+        kernel=LinearKernel(relation, _every_or_having),
         variants=("paper", "having"),
-        relation=relation,
     )
-
-
-def _relation_of(metric: Metric) -> Relation:
-    assert metric.relation is not None, f"{metric.key} weighs no relation"
-    return metric.relation
 
 
 for _relation in RELATIONS.values():

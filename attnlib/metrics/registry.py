@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
-from attnlib.attention.encode import Batch
 from attnlib.attention.maps import Attention
 from attnlib.errors import UnknownName, did_you_mean
 from attnlib.metrics.relations import Relation
@@ -51,27 +51,38 @@ class Partial:
 
 Kernel = Callable[..., Partial]
 
-Weigher = Callable[[Batch, Tensor, str], tuple[Tensor | None, Tensor]]
-"""(batch, held, variant) -> what each query's attention to its relation counts, and how many
-queries were asked. `held` is (batch, query, key), or (batch, key) for a relation of the key alone;
-the first answer has its shape without the key, or is None where everything counts 1.
-"""
+
+def mass_by_query(attention: Attention, held: Tensor) -> Float[Tensor, "batch head query"]:
+    """What each query gives to the pairs of a relation that hold, (batch, query, key)."""
+    return torch.einsum("bhqk,bqk->bhq", attention.weights, held.to(attention.weights.dtype))
 
 
 @dataclass(frozen=True)
 class LinearKernel:
-    """A kernel that is a weighted sum of the attention that falls on its metric's relation.
+    """A kernel that is a weighted sum of the attention that falls on a relation.
 
-    The stream takes all such metrics of a batch in one matrix product; `nonlinear` names the
-    variants that are no such sum.
+    weigh      (batch, held, variant, relation=, dtype=) -> what each query's attention to the
+               relation counts, and how many queries were asked. `held` is (batch, query, key), or
+               (batch, key) for a relation of the key alone; the first answer has its shape without
+               the key, or is None where everything counts 1
+    nonlinear  variants that are no such sum, with their kernels
+
+    A call is the definition; a stream takes all such metrics of a batch in one matrix product, in
+    `mass.Selectors`.
     """
 
-    reduce: Kernel
-    weigh: Weigher
-    nonlinear: tuple[str, ...] = ()
+    relation: Relation
+    weigh: Callable[..., tuple[Tensor | None, Tensor]]
+    nonlinear: Mapping[str, Kernel] = field(default_factory=dict, hash=False)
 
-    def __call__(self, attention: Attention, **options: str) -> Partial:
-        return self.reduce(attention, **options)
+    def __call__(self, attention: Attention, variant: str = "paper") -> Partial:
+        if variant in self.nonlinear:
+            return self.nonlinear[variant](attention)
+        held, how = self.relation.mask(attention.batch), {"dtype": attention.weights.dtype}
+        counts, asked = self.weigh(attention.batch, held, variant, relation=self.relation, **how)
+        masses = mass_by_query(attention, held)
+        masses = masses if counts is None else masses * counts.unsqueeze(1)
+        return Partial(masses.sum(-1), asked)
 
 
 @dataclass(frozen=True)
@@ -100,7 +111,11 @@ class Metric:
     scope: Scope = "layer"
     variants: tuple[str, ...] = ("paper",)
     variant: str = "paper"
-    relation: Relation | None = None
+
+    @property
+    def relation(self) -> Relation | None:
+        """On which the attention falls that is measured, if it is measured so."""
+        return self.kernel.relation if isinstance(self.kernel, LinearKernel) else None
 
     @property
     def linear(self) -> bool:
@@ -142,9 +157,6 @@ class Registry(Mapping[str, Metric]):
             raise ValueError(f"metric '{metric.key}' is declared twice")
         self._metrics[metric.key] = metric
         return metric
-
-    def freeze(self) -> None:
-        self.frozen = True
 
     def __getitem__(self, key: str) -> Metric:
         """A metric, or one of its variants written `entropy@authors`."""

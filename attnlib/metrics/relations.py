@@ -14,7 +14,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from attnlib.attention.encode import Batch
-from attnlib.errors import BadValue, UnknownName, did_you_mean
+from attnlib.errors import BadValue, check_known
 
 AskedOf = Literal["every", "having"]
 Held = Callable[[Batch], Tensor]
@@ -229,9 +229,5 @@ RELATIONS = MappingProxyType({one.key: one for one in _DECLARED})
 
 
 def relation_named(key: str) -> Relation:
-    if key not in RELATIONS:
-        raise UnknownName(
-            f"relation '{key}'. {did_you_mean(key, RELATIONS)}"
-            "`attnlib relations` lists all of them."
-        )
+    check_known("relation", [key], RELATIONS, "`attnlib relations` lists all of them.")
     return RELATIONS[key]

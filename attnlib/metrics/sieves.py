@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import chain
 from types import MappingProxyType
 
@@ -13,9 +12,9 @@ from torch import Tensor
 
 from attnlib.attention.encode import Batch, dependency_id
 from attnlib.attention.maps import Attention
-from attnlib.errors import BadValue, UnknownName, check_choice, did_you_mean
-from attnlib.metrics.mass import mass_by_query, n_having
-from attnlib.metrics.registry import METRICS, LinearKernel, Metric, Partial
+from attnlib.errors import BadValue, check_choice, check_known
+from attnlib.metrics.mass import n_having
+from attnlib.metrics.registry import METRICS, LinearKernel, Metric, Partial, mass_by_query
 from attnlib.metrics.relations import RELATIONS, Held, Relation, by_distance, by_key, relation
 
 SOURCE = "pande2021:sec3.2"
@@ -130,10 +129,7 @@ def chosen_sieves(
     direction: str = "dep->head",
 ) -> list[Relation]:
     """The paper's sieves, or some of them, with another window or direction."""
-    wrong = [role for role in roles or () if role not in SIEVES]
-    if wrong:
-        near = did_you_mean(wrong[0], SIEVES)
-        raise UnknownName(f"role '{wrong[0]}'. {near}Known: {', '.join(SIEVES)}.")
+    check_known("role", roles or (), SIEVES)
     found = dict(SIEVES)
     if window != LOCAL_WINDOW:
         found["local"] = local(window)
@@ -159,30 +155,6 @@ FINE = (
 
 
 # --- the score -----------------------------------------------------------------------------------
-
-
-def sieve_bias(attention: Attention, *, relation: Relation, variant: str = "paper") -> Partial:
-    r"""Attention to the keys of a sieve over what they would get if all keys got the same.
-
-    .. math:: \beta(t) = \frac{1}{|S(t)|} \sum_{s \in S(t)} a_{ts} \Big/ \frac{1}{n} \sum_k a_{tk}
-
-    attention.weights  (batch, head, query, key)   rows of real queries sum to 1, so that the
-                       second fraction is 1/n, with n the real pieces
-    returns            total (batch, head) = sum of the scores of the queries asked, weight = how
-                       many: those whose sieve is not empty
-
-    Pande 2021, sec. 3.2; 1 for a head that attends to all keys equally. variant="authors" follows
-    the released code where it differs: the divisor of `local` is 1 too large for the last tokens;
-    the score of `block` has [CLS] as a query of the first text and every [SEP] as one of the
-    second, and is multiplied with the entropy of its row; a syntactic score is a mean over
-    relations, not over pieces.
-    """
-    if variant in AUTHORS_NONLINEAR.get(relation.key, ()):
-        return _block_by_entropy(attention)
-    held = relation.mask(attention.batch)
-    dtype = attention.weights.dtype
-    counts, asked = even_share(attention.batch, held, variant, relation=relation, dtype=dtype)
-    return Partial((mass_by_query(attention, held) * counts.unsqueeze(1)).sum(-1), asked)
 
 
 def even_share(
@@ -227,26 +199,33 @@ def _block_by_entropy(attention: Attention) -> Partial:
 
 
 AUTHORS_BY_WORD = frozenset((*DEPENDENCIES, "syntactic"))
-AUTHORS_NONLINEAR = {"block": ("authors",)}
-_WITH_AUTHORS = AUTHORS_BY_WORD | {"local", "block"}
 
 
 def bias_metric(relation: Relation) -> Metric:
-    """The metric that scores the bias towards a sieve; also for a sieve of the user's own."""
-    known = SIEVES.get(relation.key) is relation and relation.key in _WITH_AUTHORS
+    r"""Attention to the keys of a sieve over what they would get if all keys got the same.
+
+    .. math:: \beta(t) = \frac{1}{|S(t)|} \sum_{s \in S(t)} a_{ts} \Big/ \frac{1}{n} \sum_k a_{tk}
+
+    Rows of real queries sum to 1, so that the second fraction is 1/n, with n the real pieces; the
+    mean is over the queries asked: those whose sieve is not empty.
+
+    Pande 2021, sec. 3.2; 1 for a head that attends to all keys equally; also for a sieve of the
+    user's own. variant="authors" follows the released code where it differs: the divisor of
+    `local` is 1 too large for the last tokens; the score of `block` has [CLS] as a query of the
+    first text and every [SEP] as one of the second, and is multiplied with the entropy of its row;
+    a syntactic score is a mean over relations, not over pieces.
+    """
+    known = SIEVES.get(relation.key) is relation
+    differs = known and relation.key in AUTHORS_BY_WORD | {"local", "block"}
+    others = {"authors": _block_by_entropy} if known and relation.key == "block" else {}
     return Metric(
         key=f"bias_{relation.key}",
         what=f"Attention to {relation.what}, over its even share.",
         source=SOURCE,
         unit="times the even share",
         bounds=(0.0, "n_key"),
-        kernel=LinearKernel(
-            partial(sieve_bias, relation=relation),
-            partial(even_share, relation=relation),
-            AUTHORS_NONLINEAR.get(relation.key, ()) if known else (),
-        ),
-        variants=("paper", "authors") if known else ("paper",),
-        relation=relation,
+        kernel=LinearKernel(relation, even_share, others),
+        variants=("paper", "authors") if differs else ("paper",),
     )
 
 

@@ -8,16 +8,14 @@ from functools import cache
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from torch import Tensor
 
 from attnlib.attention.encode import Batch
 from attnlib.attention.maps import Attention
-from attnlib.errors import check_choice
 from attnlib.metrics.links import per_batch, words_of
 from attnlib.metrics.registry import Metric, Partial
 
-VARIANTS = ("paper", "authors")
 NEGATIONS = frozenset(
     (
         *("not", "n't", "no", "never", "none", "nor", "neither"),
@@ -53,31 +51,9 @@ SPECIAL = {"cls": lambda batch: batch.cls, "sep": lambda batch: batch.sep}
 Marked = Callable[[Batch], Bool[Tensor, "batch key"]]
 
 
-def stripe(
-    received: Float[Tensor, "batch head key"],
-    marked: Bool[Tensor, "batch key"],
-    variant: str = "paper",
-) -> Partial:
-    r"""The largest attention that a marked token receives, per example and head.
-
-    .. math:: s = \max_{k \in M} \frac{1}{L} \sum_q a_{qk}
-
-    received  (batch, head, key)   mean attention each key receives from the real queries
-    marked    (batch, key)         the tokens of the kind
-
-    An input without such a token has weight 0 ("paper") or counts as 0 ("authors": their code adds
-    a 0 to the mean).
-    """
-    check_choice("variant", variant, VARIANTS)
-    has = marked.any(-1)
-    found = received.masked_fill(~marked[:, None], 0.0).amax(-1)
-    weight = has if variant == "paper" else torch.ones_like(has)
-    return Partial(found, weight.to(found.dtype))
-
-
-def stripe_metrics(examples: Sequence[Any], variant: str = "paper") -> list[Metric]:
+def stripe_metrics(examples: Sequence[Any]) -> list[Metric]:
     """A metric for every kind of word of some parsed inputs, and for [CLS] and [SEP]."""
-    return [_metric(name, marked, variant) for name, marked in markers(examples).items()]
+    return [_metric(name, marked) for name, marked in markers(examples).items()]
 
 
 def markers(examples: Sequence[Any], features: Sequence[Feature] = FEATURES) -> dict[str, Marked]:
@@ -85,9 +61,18 @@ def markers(examples: Sequence[Any], features: Sequence[Feature] = FEATURES) -> 
     return {one.name: _marker(one, examples) for one in features} | SPECIAL
 
 
-def _metric(name: str, marked: Marked, variant: str) -> Metric:
+def _metric(name: str, marked: Marked) -> Metric:
+    r"""The largest attention that a marked token receives, per example and head.
+
+    .. math:: s = \max_{k \in M} \frac{1}{L} \sum_q a_{qk}
+
+    An input without such a token has weight 0; in the authors' code it adds a 0 to the mean.
+    """
+
     def kernel(attention: Attention) -> Partial:
-        return stripe(attention.received, marked(attention.batch), variant)
+        here = marked(attention.batch)
+        found = attention.received.masked_fill(~here[:, None], 0.0).amax(-1)
+        return Partial(found, here.any(-1).to(found.dtype))
 
     what = f"Largest mean attention that a token of the kind '{name}' receives."
     return Metric(f"stripe_{name}", what, "kovaleva2019:sec4.4", "weight", (0.0, 1.0), kernel)

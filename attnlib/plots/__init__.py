@@ -13,35 +13,27 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the same for a type checker
     from attnlib.plots.grids import head_grid, head_table, strongest_heads
     from attnlib.plots.lines import Lines, as_table, attention_line_panels
     from attnlib.plots.planes import head_map
     from attnlib.plots.profiles import layer_lines, layer_profile
     from attnlib.plots.rows import labelled_scores, relation_accuracies
 
-__all__ = [
-    "Lines",
-    "as_table",
-    "attention_line_panels",
-    "head_grid",
-    "head_map",
-    "head_table",
-    "labelled_scores",
-    "layer_lines",
-    "layer_profile",
-    "relation_accuracies",
-    "strongest_heads",
-]
+_ROOMS = {
+    "grids": ("head_grid", "head_table", "strongest_heads"),
+    "lines": ("Lines", "as_table", "attention_line_panels"),
+    "planes": ("head_map",),
+    "profiles": ("layer_lines", "layer_profile"),
+    "rows": ("labelled_scores", "relation_accuracies"),
+}
+_HOMES = {name: room for room, names in _ROOMS.items() for name in names}
 
-_ROOMS = ("grids", "lines", "planes", "profiles", "rows")
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
     """Figures load when they are asked for: importing this room imports no matplotlib."""
-    if name in __all__:
-        for room in _ROOMS:
-            found = import_module(f"attnlib.plots.{room}")
-            if name in vars(found):
-                return vars(found)[name]
-    raise AttributeError(f"module 'attnlib.plots' has no attribute '{name}'")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'attnlib.plots' has no attribute '{name}'")
+    return getattr(import_module(f"attnlib.plots.{_HOMES[name]}"), name)

@@ -46,7 +46,11 @@ class Drawing:
 
     def svg(self) -> str:
         """The figure as SVG for the inside of a page: own ids, and the page's colour as ink."""
-        return _inline_svg(_raw_svg(self.figure), self.alt, self.figure.get_figwidth())
+        buffer = io.StringIO()
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        with style.drawing():
+            self.figure.savefig(buffer, format="svg", metadata=nothing)
+        return _inline_svg(buffer.getvalue(), self.alt, self.figure.get_figwidth())
 
     def save(self, path: str | Path) -> Path:
         """Write the figure to a file of any format matplotlib knows, on white."""
@@ -64,14 +68,6 @@ class Drawing:
         place = [len(start), len(start) + len(svg)]
         told = {"caption": self.caption, "alt": self.alt, "size": size, "svg": place}
         return {"text/html": f"{start}{svg}{caption}</figure>"}, {FIGURES: [told]}
-
-
-def _raw_svg(figure: Figure) -> str:
-    with style.drawing():
-        buffer = io.StringIO()
-        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        figure.savefig(buffer, format="svg", metadata=nothing)
-    return buffer.getvalue()
 
 
 def _inline_svg(raw: str, alt: str, width: float) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from attnlib.errors import BadValue, UnknownName, did_you_mean
+from attnlib.errors import BadValue, check_known
 from attnlib.metrics.registry import METRICS, Metric
 from attnlib.plots.drawing import need
 
@@ -57,12 +57,10 @@ def metric_rows(table: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame:
     """
     need(table, *COLUMNS)
     known = list(dict.fromkeys(table["metric"]))
-    for key in metrics:
-        if key not in known:
-            hint = did_you_mean(key, known)
-            raise UnknownName(f"metric '{key}'. {hint}In this table: {', '.join(known)}.")
+    listed = f"In this table: {', '.join(known)}."
+    check_known("metric", metrics, known, listed)
     if not metrics:
-        raise BadValue(f"no metric was named. In this table: {', '.join(known)}.")
+        raise BadValue(f"no metric was named. {listed}")
     return pd.concat([table[table["metric"] == key] for key in metrics], ignore_index=True)
 
 

@@ -165,7 +165,8 @@ def _frame(panels: Sequence[pd.DataFrame]) -> tuple[Figure, list[Axes]]:
         edge, low = (left - side) / width, bottom + high + 0.08
         figure.text(edge, low / height, "\n".join(titles[place]), fontsize=8, **said)
         low += TITLE_LINE * len(titles[place]) + 0.02
-        name = _titled(words["head"].iloc[0])
+        head = words["head"].iloc[0]
+        name = f"Head {head}" if head[:1].isdigit() else head  # a role has its own name
         figure.text(edge, low / height, name, fontsize=9.5, fontweight="bold", **said)
     return figure, axes
 
@@ -203,8 +204,3 @@ def _draw(axis: Axes, words: pd.DataFrame, links: pd.DataFrame) -> None:
 
 def _short(word: str) -> str:
     return word if len(word) <= LONGEST_WORD else word[: LONGEST_WORD - 1] + "…"
-
-
-def _titled(head: str) -> str:
-    """A head by its number; anything else, such as a role, has its own name."""
-    return f"Head {head}" if head[:1].isdigit() else head

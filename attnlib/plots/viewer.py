@@ -60,14 +60,13 @@ class View:
     titles    the texts
     readings  of each text, how each model reads it
     metrics   what the heads can be coloured by
-    head      layer and head that are opened first, counted from 1; None opens the most telling
+    head      layer and head, from 0, that are opened first; None opens the most telling
     """
 
     titles: tuple[str, ...]
     readings: tuple[tuple[Reading, ...], ...] = field(repr=False)
     metrics: tuple[Metric, ...] = field(repr=False)
     head: tuple[int, int] | None = None
-    caption: str = ""
 
     def save(self, path: str | Path) -> Path:
         """Write the page, whole or not at all."""
@@ -94,7 +93,7 @@ class View:
             f'data-lm-suppress-shortcuts="true" data-view="{stored}">'
             f"<style>{asset('viewer.css')}</style>{sheets}"
             f'<div class="root"><p>{SLEEPING}</p></div>'
-            f"<figcaption>{html.escape(self.caption or self._spoken())}</figcaption>"
+            f"<figcaption>{html.escape(self._spoken())}</figcaption>"
             f"<script>{script()}</script></figure>"
         )
 
@@ -131,8 +130,9 @@ class View:
         """The head to open, numbered over all layers; in a smaller model the last of them."""
         if self.head is None:
             return opened_head(reading)
-        layer, head = min(self.head[0], reading.n_layers), min(self.head[1], reading.n_heads)
-        return (layer - 1) * reading.n_heads + head - 1
+        layer, head = self.head
+        last = reading.n_heads - 1
+        return min(layer, reading.n_layers - 1) * reading.n_heads + min(head, last)
 
     def _stored(self, reading: Reading) -> dict[str, Any]:
         grids = [reading.values[metric.key].ravel().tolist() for metric in self.metrics]
@@ -150,25 +150,22 @@ def view(
     model: str | Path | Encoder,
     texts: Text | Sequence[Text],
     *,
-    pair: str | None = None,
     beside: str | Path | Encoder | None = None,
     metrics: Sequence[str | Metric] = METRICS,
     head: str | None = None,
     max_length: int | None = None,
     on_long: str = "error",
     device: str = "auto",
-    caption: str = "",
 ) -> View:
     """All heads of a model on a text, or on several among which the reader of the page chooses.
 
     texts    a text, a (text, second text), an example of a corpus, or a list of such
-    pair     a second text that is read together with a single one
     beside   a second model, to compare heads with
     metrics  what the grid of heads can be coloured by; see `attnlib metrics`
     head     which one is opened first, such as "3-3"
 
     >>> from attnlib import random_encoder, view
-    >>> page = view(random_encoder(), "A cat sat.", pair="It slept.")
+    >>> page = view(random_encoder(), ("A cat sat.", "It slept."))
     >>> page.titles
     ('A cat sat. ‖ It slept.',)
 
@@ -179,15 +176,11 @@ def view(
     given: list[Text] = list(texts) if several else [texts]  # type: ignore[list-item, arg-type]
     if not given:
         raise BadValue("there is no text; expected at least one.")
-    if pair is not None:
-        if len(given) != 1 or not isinstance(given[0], str):
-            raise BadValue("pair goes with a single text; give several as (text, second text).")
-        given = [(given[0], pair)]
     examples = [as_example(text, place) for place, text in enumerate(given)]
-    wanted = parsed_head(head)
+    wanted = None if head is None else next(iter(heads_named([head.strip()])))
     encoders = _encoders(model, beside, device)
     if wanted is not None:
-        check_heads(encoders[0], [(wanted[0] - 1, wanted[1] - 1)])
+        check_heads(encoders[0], [wanted])
     found = []
     with counting() as tick:
         for place, example in enumerate(examples):
@@ -195,7 +188,7 @@ def view(
             found.append(tuple(read(one, example, chosen, **how) for one in encoders))
             tick(place + 1, len(examples))
     titles = tuple(title_of(example) for example in examples)
-    return View(titles, tuple(found), tuple(chosen), wanted, caption)
+    return View(titles, tuple(found), tuple(chosen), wanted)
 
 
 def _encoders(
@@ -273,14 +266,6 @@ def _widgets() -> Any:
             "or use attnlib.view()."
         ) from None
     return ipywidgets
-
-
-def parsed_head(head: str | None) -> tuple[int, int] | None:
-    """Layer and head, counted from 1, of a name such as 3-3."""
-    if head is None:
-        return None
-    ((layer, place),) = heads_named([head.strip()])
-    return layer + 1, place + 1
 
 
 def shown_name(model: str) -> str:

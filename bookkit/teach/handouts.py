@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from bookkit.editions import load_edition, notebook_path
@@ -25,14 +25,8 @@ def teachable() -> list[str]:
     return list(dict.fromkeys(one.chapter for one in catalogue().values()))
 
 
-def teach(
-    chapters: Iterable[str] = (),
-    out: Path = Path("teaching"),
-    *,
-    edition: str = "standard",
-    say: Callable[[str], None] = print,
-) -> list[Path]:
-    """Write the student copy and the slides of every chapter; the paths of the files.
+def teach(chapters: Iterable[str], out: Path, *, edition: str) -> None:
+    """Write the student copy and the slides of every chapter.
 
     edition  whose executed chapters the slides show; a chapter that was not run has no slides yet
     """
@@ -46,16 +40,17 @@ def teach(
     for name in chosen:
         if name not in executed:
             how = f"Run `attnlib book pocket --only {name}`, then teach with `--edition pocket`."
-            say(f"{name}: no slides, since the {edition} edition has not run it here. {how}")
-    written = hand_out(chosen, executed, out)
-    for path in written:
+            print(f"{name}: no slides, since the {edition} edition has not run it here. {how}")
+    for name, text in hand_outs(chosen, executed).items():
+        path = out / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
         kind = "slides" if path.suffix == ".html" else "student copy"
-        say(f"{path.stem}: {kind} in {path}")
-    return written
+        print(f"{path.stem}: {kind} in {path}")
 
 
-def hand_out(chapters: Iterable[str], executed: Mapping[str, Path], out: Path) -> list[Path]:
-    """Write student copies of some chapters, and slides of those that were run.
+def hand_outs(chapters: Iterable[str], executed: Mapping[str, Path]) -> dict[str, str]:
+    """Student copies of some chapters, and slides of those that were run, by their places.
 
     The same notebooks always give the same files.
     executed  chapter -> its executed notebook
@@ -66,17 +61,14 @@ def hand_out(chapters: Iterable[str], executed: Mapping[str, Path], out: Path) -
         source = json.loads(notebook_path(name).read_text(encoding="utf-8"))
         copy = student_copy(source, papers)
         text = json.dumps(copy, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
-        texts[out / "notebooks" / f"{name}.ipynb"] = text
+        texts[f"notebooks/{name}.ipynb"] = text
         if name in executed:
             cells = json.loads(executed[name].read_text(encoding="utf-8"))["cells"]
             teaching = _text(book / "teach" / f"{name}.md")
             rows = list(judged_rows(executed[name]))
             slides = deck(cells, name, papers=papers, rows=rows, teaching=teaching)
-            texts[out / "slides" / f"{name}.html"] = slides
-    for path, text in texts.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return list(texts)
+            texts[f"slides/{name}.html"] = slides
+    return texts
 
 
 def _text(path: Path) -> str:

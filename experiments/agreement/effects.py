@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.clark2019.gradients import attention_gradients
-from experiments.clark2019.masked_lm import Budget, masked_lm_head
+from experiments.clark2019.masked_lm import Budget, masked_lm_head, unmeasured
 from experiments.shared.ablation import Answers, p_values, row_scores, single_ablations, spread_out
 from experiments.shared.intervals import TAIL, columns_of, mean_ends
 from experiments.shared.training.publishedreader import reader_of
@@ -150,20 +149,16 @@ def head_gradients(
     fit_on  texts for a masked-LM head where the model has none; those of `corpus` are left out
     table   layer, head, mean, low, high
     """
-    measured = set(corpus.examples)
-    others = tuple(one for one in fit_on.examples if one not in measured)
+    fit_on = unmeasured(fit_on, corpus)
     budget = Budget(n_maskings=maskings, n_epochs=1)
-    options: Any = {"mask_rate": 0.15, "max_length": 128, "seed": seed}
-    head, quality = masked_lm_head(
-        encoder, replace(fit_on, examples=others), budget=budget, hide=True, **options
-    )
-    found = attention_gradients(encoder, head, corpus, hide=True, **options)
+    head, quality = masked_lm_head(encoder, fit_on, budget=budget, seed=seed)
+    found = attention_gradients(encoder, head, corpus, max_length=128, seed=seed)
     # The classes share out all keys and their weights count pairs, so sums are summed.
     total = sum(found.rows(name, "gradient_times_attention")[0] for name in CLASSES)
     pairs = sum(found.rows(name)[1] for name in CLASSES)
     assert isinstance(total, np.ndarray)
     ends = estimate(total, np.sqrt(np.asarray(pairs, float)), seed=seed)  # n queries of n x n pairs
     table = head_rows(mean=ends.mean, low=ends.low, high=ends.high)
-    facts = {"inputs": len(corpus), "passes": len(corpus) + maskings * len(others)}
+    facts = {"inputs": len(corpus), "passes": len(corpus) + maskings * len(fit_on)}
     facts |= {name: quality[name] for name in ("accuracy", "baseline_accuracy")}
     return Found(table, {"gradient.accuracy": Finding(float(quality["accuracy"]))}, facts)

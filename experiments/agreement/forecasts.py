@@ -11,12 +11,12 @@ from jaxtyping import Float, Int
 from scipy.stats import rankdata
 
 from attnlib.errors import BadValue
-from attnlib.measuring.significance import ALPHA
+from attnlib.measuring.significance import ALPHA, benjamini_hochberg
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.agreement.vocabularies import JUDGED, VOCABULARIES, ends, labels_of
 from experiments.shared.intervals import chance_p, drawn, drawn_places
-from experiments.shared.sortings import controlled, dealt
+from experiments.shared.sortings import dealt
 
 PENALTY = 10.0
 """Of the ridge, on columns of variance 1: fixed beforehand, so that nothing is tuned."""
@@ -72,7 +72,7 @@ def forecasts(
                 row["gain"], row["p"] = gain_p(*both, shuffles=shuffles, seed=seed)
             rows.append(row)
     table = pd.DataFrame(rows)
-    table["q"] = controlled(table["p"])
+    table["q"] = benjamini_hochberg(table["p"].to_numpy())
     return Found(table, _findings(table, draws))
 
 

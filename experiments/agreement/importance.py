@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
-from attnlib.measuring.significance import ALPHA
+from attnlib.measuring.significance import ALPHA, benjamini_hochberg
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.agreement.vocabularies import JUDGED, MEASURES, ends
 from experiments.shared.intervals import chance_p, drawn, drawn_places
-from experiments.shared.sortings import controlled, dealt, numbered
+from experiments.shared.sortings import dealt, numbered
 
 SHUFFLES = 2000
 LEAD = 10.0
@@ -82,7 +82,8 @@ def importance_agreement(importance: pd.DataFrame, *, seed: int = 0) -> Found:
             row[name] = chance_p(abs(correlation(a, b)), np.abs(correlation(a, b[order])))
         rows.append(row)
     table = pd.DataFrame(rows)
-    table["q"], table["q_within"] = controlled(table["p"]), controlled(table["p_within"])
+    for end in ("", "_within"):
+        table[f"q{end}"] = benjamini_hochberg(table[f"p{end}"].to_numpy())
     papers = {"cost", "gradient", "change", "relations", "roles"}  # one measure of each paper
     own = table[table["one"].isin(papers) & table["other"].isin(papers)]
     found = {
@@ -154,7 +155,7 @@ def sayings(
         p = chance_p(abs(rho[0]), by_chance.abs().to_numpy())
         rows.append({"saying": name, **ends("rho", rho.to_numpy()), "p": p})
     table = pd.DataFrame(rows)
-    table["q"] = controlled(table["p"])
+    table["q"] = benjamini_hochberg(table["p"].to_numpy())
     found = {
         f"saying.{row.saying}": Finding(row.rho, row.low, row.high) for row in table.itertuples()
     }
@@ -178,7 +179,7 @@ def _counts(
     few = (importance["roles"].to_numpy() <= 1).astype(float)
     accuracies = relations.groupby("relation")["accuracy"]
     leads = accuracies.apply(lambda values: np.diff(np.sort(values)[-2:])[0])
-    q = controlled(np.concatenate([one["p"].to_numpy() for one in effects]))
+    q = benjamini_hochberg(np.concatenate([one["p"].to_numpy() for one in effects]))
     cost = np.concatenate([one["cost"].to_numpy() for one in effects])
     lost = (q < ALPHA) & (cost > 0)
     return {

@@ -12,7 +12,7 @@ import pandas as pd
 from attnlib.attention.encode import tokenized
 from attnlib.data.corpora import Corpus
 from attnlib.measuring.head_tables import head_names
-from attnlib.measuring.significance import ALPHA
+from attnlib.measuring.significance import ALPHA, benjamini_hochberg
 from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
@@ -31,7 +31,6 @@ from experiments.shared.intervals import drawn
 from experiments.shared.sortings import (
     adjusted_information,
     agreement_kappa,
-    controlled,
     kappa,
     shuffled_p,
 )
@@ -71,7 +70,8 @@ def label_agreement(labels: pd.DataFrame, numbers: pd.DataFrame, *, seed: int = 
             row["p_within"] = shuffled_p(first, second, within=layer, seed=seed)
         rows.append(row)
     table = pd.DataFrame(rows)
-    table["q"], table["q_within"] = controlled(table["p"]), controlled(table["p_within"])
+    for end in ("", "_within"):
+        table[f"q{end}"] = benjamini_hochberg(table[f"p{end}"].to_numpy())
     papers = table[[of_papers(row.one, row.other) for row in table.itertuples()]]
     draws = pd.DataFrame([values[row.one, row.other] for row in papers.itertuples()])
     typical = draws.median()

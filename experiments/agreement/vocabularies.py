@@ -16,7 +16,7 @@ from attnlib.data.corpora import Corpus
 from attnlib.errors import BadValue
 from attnlib.measuring.head_tables import head_rows
 from attnlib.measuring.roles import THRESHOLD
-from attnlib.measuring.significance import ALPHA, from_moments
+from attnlib.measuring.significance import ALPHA, drawn_moments, from_moments
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment
 from experiments.agreement.head_numbers import BLOCK, Sighting, sighting_of
@@ -174,13 +174,9 @@ def _roles(seen: Sighting, counts: Counts, threshold: float) -> np.ndarray:
     bits = np.zeros((len(counts), np.prod(seen.shape)), int)  # one for every role
     for place, score in enumerate(JUDGED.values()):
         values = seen.values[f"bias_{score}"]
-        flat = values.reshape(len(values), -1)
-        n = counts @ (~np.isnan(flat)).astype(float)
-        mean, square = _mean(flat, counts), _mean(flat**2, counts)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            sd = np.sqrt(np.maximum(square - mean**2, 0) * n / np.maximum(n - 1, 1))
-            has = np.nan_to_num(from_moments(mean, sd, n, threshold).p, nan=1.0) < ALPHA
-        bits += has * 2**place
+        moments = drawn_moments(counts, values.reshape(len(values), -1), 1)
+        # Without two inputs that define it there is no p, and no role.
+        bits += (from_moments(*moments, threshold).p < ALPHA) * 2**place
     sets = [
         "+".join(role for place, role in enumerate(JUDGED) if code >> place & 1) or NO_ROLE
         for code in range(2 ** len(JUDGED))

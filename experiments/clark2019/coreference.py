@@ -156,8 +156,7 @@ def choices(
             f"{max_length} pieces. Give documents with clusters, or a larger --max-length."
         )
     rows: dict[int, dict[str, np.ndarray]] = {}
-    how: Any = {"max_length": max_length, "batch_size": batch_size}
-    for batch in word_maps(encoder, documents, **how):
+    for batch in word_maps(encoder, documents, max_length=max_length, batch_size=batch_size):
         weights, real = batch.between_words(), batch.real_words()
         for row, index in enumerate(batch.index):
             if asked[index]:

@@ -17,7 +17,8 @@ from experiments.clark2019.distances import divergences
 from experiments.clark2019.surface import POSITION, surface
 from experiments.clark2019.syntax import TABLE1
 
-Row = tuple[str, str, float, float]
+Row = tuple[str, str, str, Iterable[float]]
+"""About what, what it is, its unit, and the number in both ways."""
 MOST_TEXTS, MOST_DIVERGENCES, MOST_TREES = 200, 20, 1000
 
 
@@ -48,15 +49,11 @@ def disagreements(
     uas = probes.set_index("probe")["uas"]
     about = "word vectors of candidates: own, or shifted by the root"
     ways = (uas["attention-words"], uas["attention-words-authors"])
-    rows.append(_row(about, "probe with words", "UAS", ways))
-    table = pd.DataFrame(rows, columns=["what", "unit", "paper_way", "authors_way"])
+    rows.append((about, "probe with words", "UAS", ways))
+    told = [(f"{about}: {what}", unit, *map(float, ways)) for about, what, unit, ways in rows]
+    table = pd.DataFrame(told, columns=["what", "unit", "paper_way", "authors_way"])
     facts = {"inputs": len(wiki) + len(few) + len(trees)}
     return Found(table, facts={**facts, "passes": 2 * sum(facts.values())})
-
-
-def _row(about: str, what: str, unit: str, ways: Iterable[float]) -> Row:
-    paper, authors = (float(value) for value in ways)
-    return f"{about}: {what}", unit, paper, authors
 
 
 def _segment_ids(wiki: Corpus, encoder: Encoder, max_length: int) -> Iterator[Row]:
@@ -67,16 +64,16 @@ def _segment_ids(wiki: Corpus, encoder: Encoder, max_length: int) -> Iterator[Ro
     pair, zeros = grids
     about = "segment ids 0 and 1, or all 0"
     by_layer = [layer_means(grid["mass_to_sep"].reset_index()) for grid in grids]
-    yield _row(about, "largest layer mean to [SEP]", "share", (g.max() for g in by_layer))
+    yield about, "largest layer mean to [SEP]", "share", (g.max() for g in by_layer)
     both = ["mass_to_previous", "mass_to_next"]
     counts = [sum((grid[m] > POSITION).sum() for m in both) for grid in grids]
-    yield _row(about, "heads above one half on a neighbour", "heads", counts)
+    yield about, "heads above one half on a neighbour", "heads", counts
     layer, head = (pair - zeros)["mass_to_sep"].abs().idxmax()
     ways = [grid["mass_to_sep"][layer, head] for grid in grids]
-    yield _row(about, f"the head that changes most, {layer}-{head}, to [SEP]", "share", ways)
+    yield about, f"the head that changes most, {layer}-{head}, to [SEP]", "share", ways
     about = "rows as they are, or smoothed"
     entropies = [pair[metric].mean() for metric in ("entropy", "entropy@authors")]
-    yield _row(about, "mean entropy", "nats", entropies)
+    yield about, "mean entropy", "nats", entropies
 
 
 def _smoothing(few: Corpus, encoder: Encoder, max_length: int) -> Iterator[Row]:
@@ -85,8 +82,8 @@ def _smoothing(few: Corpus, encoder: Encoder, max_length: int) -> Iterator[Row]:
         for variant in ("paper", "authors")
     ]
     about = "rows as they are, or smoothed"
-    yield _row(about, "mean distance of two heads", "nats", (js.mean() for js in tables))
-    yield _row(about, "largest distance", "nats", (js.max() for js in tables))
+    yield about, "mean distance of two heads", "nats", (js.mean() for js in tables)
+    yield about, "largest distance", "nats", (js.max() for js in tables)
 
 
 def _word_level(trees: Corpus, encoder: Encoder, min_count: int) -> Iterator[Row]:
@@ -100,16 +97,16 @@ def _word_level(trees: Corpus, encoder: Encoder, min_count: int) -> Iterator[Row
     rows = [name for name in TABLE1 if name in by_mean.index]
     about = "from a word: mean of its pieces, or the first"
     by_pieces = [table.loc[rows, "accuracy"] for table in (by_mean, by_first)]
-    yield _row(about, "mean accuracy over Table 1", "percent", (one.mean() for one in by_pieces))
+    yield about, "mean accuracy over Table 1", "percent", (one.mean() for one in by_pieces)
     most = (by_pieces[0] - by_pieces[1]).abs().idxmax() if rows else ""
     if most:
         ways = [one[most] for one in by_pieces]
-        yield _row(about, f"the row that changes most, {most}", "percent", ways)
+        yield about, f"the row that changes most, {most}", "percent", ways
     if "pobj" in rows:
         about = "head word to dependent by rows, or by columns"
         grids = [accuracy_grid(mean, "pobj", "head->dep", one) for one in ("paper", "authors")]
-        yield _row(about, "best head for pobj", "percent", (np.max(grid) for grid in grids))
+        yield about, "best head for pobj", "percent", (np.max(grid) for grid in grids)
     about = "all relations, or with punctuation, roots and columns"
     both = (by_mean, by_column)
-    yield _row(about, "best head", "percent", (t.loc["all", "accuracy"] for t in both))
-    yield _row(about, "best offset", "percent", (t.loc["all", "baseline"] for t in both))
+    yield about, "best head", "percent", (t.loc["all", "accuracy"] for t in both)
+    yield about, "best offset", "percent", (t.loc["all", "baseline"] for t in both)

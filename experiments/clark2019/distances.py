@@ -15,9 +15,8 @@ from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.clark2019.surface import behaviours
+from experiments.shared.intervals import chance_p
 
-GATHERED_TOGETHER = 4_000_000
-"""Distances looked up at once in the permutation test: about 32 MB."""
 UNNAMED = ("other", "undefined")
 
 
@@ -157,9 +156,9 @@ def closeness(
     A group of one point has no pair within. Shuffling labels keeps the sizes of all groups, so W
     and its ratio to the mean between groups order the shuffles in the same way.
     """
-    code = pd.factorize(np.asarray(groups, dtype=object))[0]
-    one, other = np.triu_indices(len(code), 1)
-    same = code[one] == code[other]
+    labels = np.asarray(groups, dtype=object)
+    one, other = np.triu_indices(len(labels), 1)
+    same = labels[one] == labels[other]
     values = distances[one, other]
     within, between = _mean(values[same]), _mean(values[~same])
     return within, between, _p_value(distances, one[same], other[same], within, permutations, seed)
@@ -176,18 +175,11 @@ def _p_value(
     """The share of shuffles whose mean over the pairs (one, other) is not above the observed."""
     if not len(one):
         return float("nan")
-    generator = np.random.default_rng(seed)
-    # A shuffle that repeats the grouping adds the same numbers in another order.
-    limit = observed + 1e-9 * given.max(initial=0.0)
-    chunk = max(1, GATHERED_TOGETHER // len(one))
-    as_close = 0
-    for start in range(0, permutations, chunk):
-        size = min(chunk, permutations - start)
-        dealt = generator.permuted(np.tile(np.arange(len(given)), (size, 1)), axis=1)
-        # Rows and columns move together: a point keeps its distances, only its label changes.
-        means = given[dealt[:, one], dealt[:, other]].mean(1)
-        as_close += int((means <= limit).sum())
-    return (1 + as_close) / (1 + permutations)
+    places = np.tile(np.arange(len(given)), (permutations, 1))
+    # Rows and columns move together: a point keeps its distances, only its label changes.
+    dealt = np.random.default_rng(seed).permuted(places, axis=1)
+    means = np.array([given[order[one], order[other]].mean() for order in dealt])
+    return chance_p(-observed, -means)
 
 
 def _mean(values: np.ndarray) -> float:

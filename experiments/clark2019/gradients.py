@@ -26,6 +26,7 @@ from experiments.clark2019.masked_lm import (
     example_losses,
     masked,
     masked_lm_head,
+    unmeasured,
 )
 
 QUALITY = ("head", "accuracy", "baseline_accuracy", "loss", "baseline_loss")
@@ -58,9 +59,7 @@ def gradients(
     was not trained to fill gaps is poor at the first and good at the second, and what both say of
     attention does not depend on how good it is.
     """
-    measured = set(corpus.examples)
-    others = tuple(one for one in fit_on.examples if one not in measured)
-    fit_on = replace(fit_on, examples=others)
+    fit_on = unmeasured(fit_on, corpus)
     budget = Budget(n_maskings=maskings, n_epochs=fit_epochs)
     settings: Any = {"max_length": max_length, "seed": seed}
     tables, quality, numbers = [], {}, {}
@@ -72,9 +71,9 @@ def gradients(
         numbers[loss] = _numbers(found, surface)
     facts = {
         "inputs": len(corpus),
-        "passes": 2 * (len(corpus) + maskings * len(others)),
+        "passes": 2 * (len(corpus) + maskings * len(fit_on)),
         "tokens": 2 * sum(map(len, tokenized(corpus.examples, encoder))),
-        "segments": len(others),
+        "segments": len(fit_on),
         "shown_ratio": numbers["shown"]["gradient.sep_over_other_late"][0],
         **quality,
     }
@@ -143,10 +142,9 @@ class Gradients:
                 total, weight = self.rows(key_class, quantity)
                 # Every head has the same pairs, so sums may be averaged.
                 found = estimate(total.mean(-1), weight[..., 0])
+                place = {"class": key_class, "quantity": quantity}
                 layers = np.arange(1, len(found.mean) + 1)
-                frame = pd.DataFrame({"class": key_class, "quantity": quantity, "layer": layers})
-                ends = {"mean": found.mean, "low": found.low, "high": found.high}
-                frames.append(frame.assign(**ends, n=found.n))
+                frames.append(pd.DataFrame({**place, "layer": layers, **vars(found)}))
         return pd.concat(frames, ignore_index=True)
 
 

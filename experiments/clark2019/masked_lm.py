@@ -19,6 +19,7 @@ from attnlib.errors import BadValue, CorpusError, Unobservable
 from attnlib.models import Encoder, _quietly
 from attnlib.progress import counting
 from experiments.shared.training.kept_models import home_of, keep, name_of, once, read_back
+from experiments.shared.training.loop import ramp
 
 NOT_ASKED = -100
 """The target of a piece that is not masked; PyTorch's own convention."""
@@ -210,6 +211,12 @@ class Budget:
     warm_up: float = 0.1
 
 
+def unmeasured(fit_on: Corpus, measured: Corpus) -> Corpus:
+    """The texts to fit a head on: those that are not measured with it."""
+    seen = set(measured.examples)
+    return replace(fit_on, examples=tuple(one for one in fit_on.examples if one not in seen))
+
+
 def masked_lm_head(
     encoder: Encoder,
     corpus: Corpus,
@@ -389,7 +396,7 @@ def fit_head(
             order = torch.randperm(len(targets), generator=generator).to(targets.device)
             for chosen in order.split(budget.batch_size):
                 for group in optimiser.param_groups:
-                    group["lr"] = budget.learning_rate * _ramp(done, n_steps, budget.warm_up)
+                    group["lr"] = budget.learning_rate * ramp(done, n_steps, budget.warm_up)
                 optimiser.zero_grad()
                 functional.cross_entropy(head(white[chosen]), targets[chosen]).backward()
                 optimiser.step()
@@ -407,12 +414,6 @@ def _start(head: MaskedLMHead, white: Tensor, targets: Tensor) -> None:
     scale = (white.to(slope.dtype) @ slope.T).std() if len(white) else slope.new_zeros(())
     head.dense.weight.copy_(slope / scale.clamp_min(torch.finfo(slope.dtype).tiny))
     head.dense.bias.fill_(LIFT)
-
-
-def _ramp(done: int, n_steps: int, warm_up: float) -> float:
-    """The share of the learning rate at a step: up from 0, then down to 0, both in a line."""
-    rising = (done + 1) / max(1.0, warm_up * n_steps)
-    return min(1.0, rising, (n_steps - done) / max(1.0, (1 - warm_up) * n_steps))
 
 
 def _whitening(hidden: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from attnlib.attention.words import N_SPECIAL, word_maps
+from attnlib.attention.words import word_maps
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import CorefDocument, Segment, Tree
 from attnlib.data.parser import parsed_words
@@ -107,6 +107,5 @@ def _panel(
     """A head on one sentence, as lines between its words."""
     (maps,) = word_maps(encoder, [example])
     words = tuple(example.parts[0])
-    n = len(words) + N_SPECIAL
-    weights = maps.weights[0, _flat(head, encoder), :n, :n].cpu().numpy()
+    weights = maps.weights[0, _flat(head, encoder)].cpu().numpy()
     return Lines.of_units(words, weights, head, what, marked)

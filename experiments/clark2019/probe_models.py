@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from attnlib.attention.words import N_SPECIAL
@@ -55,11 +55,8 @@ class Vectors:
 
     def of(self, words: Sequence[str]) -> torch.Tensor:
         """The vectors of the words, float32 (word, dim), zeros where a word is unknown."""
-        places = self._places(words)
-        known = places >= 0
-        found = np.zeros((len(places), self.dim), dtype=np.float32)
-        found[known] = self.table[places[known]]
-        return torch.from_numpy(found)
+        places = self._places(words)[:, None]
+        return torch.from_numpy(np.where(places >= 0, self.table[places[:, 0]], np.float32(0)))
 
     def coverage(self, words: Sequence[str]) -> float:
         """The share of the words (each occurrence counts) that are known; NaN of no words."""
@@ -137,11 +134,6 @@ class Sentence:
         return len(self.vectors)
 
     @cached_property
-    def itself(self) -> Bool[Tensor, "word candidate"]:
-        """True where the candidate is the word itself."""
-        return self.offsets == 0
-
-    @cached_property
     def offsets(self) -> Float[Tensor, "word candidate"]:
         """How many words to the right the candidate is; NaN for ROOT, which has no place."""
         places = torch.arange(len(self), device=self.vectors.device, dtype=self.vectors.dtype)
@@ -177,7 +169,7 @@ class Probe(nn.Module):
 
     def forward(self, sentence: Sentence) -> Float[Tensor, "word candidate"]:
         """The scores, with minus infinity for the word itself (the authors' code allows it)."""
-        return self.raw_scores(sentence).masked_fill(sentence.itself, -torch.inf)
+        return self.raw_scores(sentence).masked_fill(sentence.offsets == 0, -torch.inf)
 
     @property
     def n_parameters(self) -> int:
@@ -253,17 +245,17 @@ class DistancesWordsProbe(Probe):
 
     reads_attention = False
 
-    def __init__(self, dim: int, seed: int = 0, hidden: int = HIDDEN) -> None:
+    def __init__(self, dim: int, seed: int = 0) -> None:
         super().__init__()
         n_inputs = 2 * dim + N_DISTANCES
-        bound = (6 / (n_inputs + hidden)) ** 0.5  # Glorot's, the authors' library's default
+        bound = (6 / (n_inputs + HIDDEN)) ** 0.5  # Glorot's, the authors' library's default
         generator = torch.Generator().manual_seed(seed)
-        drawn = (2 * torch.rand(hidden, n_inputs, generator=generator) - 1) * bound
+        drawn = (2 * torch.rand(HIDDEN, n_inputs, generator=generator) - 1) * bound
         parts = drawn.split([dim, dim, N_DISTANCES], dim=1)
         self.of_candidate, self.of_word, self.of_distance = (nn.Parameter(p.clone()) for p in parts)
-        self.bias = nn.Parameter(torch.zeros(hidden))
-        bound = (6 / (hidden + 1)) ** 0.5
-        self.out = nn.Parameter((2 * torch.rand(hidden, generator=generator) - 1) * bound)
+        self.bias = nn.Parameter(torch.zeros(HIDDEN))
+        bound = (6 / (HIDDEN + 1)) ** 0.5
+        self.out = nn.Parameter((2 * torch.rand(HIDDEN, generator=generator) - 1) * bound)
 
     def raw_scores(self, sentence: Sentence) -> Float[Tensor, "word candidate"]:
         by_candidate = sentence.candidates @ self.of_candidate.T

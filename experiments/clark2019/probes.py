@@ -149,7 +149,6 @@ def train_and_score(
     learning_rate: float = 0.002,
     seed: int = 0,
     max_length: int = 128,
-    batch_size: int = 4,
 ) -> tuple[dict[str, Scores], dict[str, int]]:
     """Train the named probes on one treebank, score them on another; what had to be left out.
 
@@ -157,14 +156,11 @@ def train_and_score(
     word (punctuation too), no scoring of words with the relation `punct`; a root word is right if
     ROOT wins. Differs: the loss is the mean over the words of a sentence, theirs the sum; the
     order of the sentences is drawn anew in each epoch, but within every 32 batches short ones
-    come first, since the encoder takes sentences of similar length together (hence the small
-    `batch_size`, which is the encoder's alone). Sentences of more than `max_length` pieces are
-    left out for every probe, and counted.
+    come first, since the encoder takes sentences of similar length together (hence its small
+    batches). Sentences of more than `max_length` pieces are left out for every probe, and counted.
     """
     _refuse_bad_settings(train, test, epochs)
-    sentences = partial(
-        _sentences, encoder, vectors=vectors, max_length=max_length, batch_size=batch_size
-    )
+    sentences = partial(_sentences, encoder, vectors=vectors, max_length=max_length)
     n_heads, n_steps = encoder.n_layers * encoder.n_heads, epochs * len(train)
     pupils = [
         _Pupil(name, PROBES[name](n_heads, vectors.dim, seed).to(encoder.device), learning_rate)
@@ -203,14 +199,10 @@ def _sentences(
     *,
     vectors: Vectors,
     max_length: int,
-    batch_size: int,
     skipped: Counter[str],
 ) -> Iterator[tuple[int, Tree, Sentence]]:
     """The place of a tree, the tree, its sentence, in the order in which the encoder ends them."""
-    batches = word_maps(
-        encoder, trees, max_length=max_length, batch_size=batch_size, skipped=skipped
-    )
-    for maps in batches:
+    for maps in word_maps(encoder, trees, max_length=max_length, batch_size=4, skipped=skipped):
         for index, weights in zip(maps.index, maps.weights, strict=True):
             own = vectors.of(trees[index].words).to(weights.device, torch.float32)
             yield index, trees[index], Sentence.of(weights, own)

@@ -89,11 +89,10 @@ def behaviours(table: pd.DataFrame) -> pd.Series:
              "undefined" when none fits and a mean is missing
     """
     means = table.pivot(index=["layer", "head"], columns="metric", values="mean")
-    labels = pd.Series("other", index=means.index, name="behaviour")
-    labels[means[[metric for metric, _ in BEHAVIOURS.values()]].isna().any(axis=1)] = "undefined"
-    for label, (metric, limit) in reversed(BEHAVIOURS.items()):
-        labels[means[metric] > limit] = label
-    return labels
+    missing = means[[metric for metric, _ in BEHAVIOURS.values()]].isna().any(axis=1)
+    above = [means[metric] > limit for metric, limit in BEHAVIOURS.values()]
+    labels = np.select(above, list(BEHAVIOURS), np.where(missing, "undefined", "other"))
+    return pd.Series(labels, index=means.index, name="behaviour")
 
 
 # --- what the claims ask for, each a number made of mean grids (layer, head) ----------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,8 @@ from attnlib.plots.panels import light_grid, one_legend, panel_grid
 from attnlib.plots.planes import write_names
 from attnlib.plots.rows import ROW, hollow_marks, row_axis, row_dots, row_words, with_interval
 from bookkit.pagetables import PageTable
-from experiments.guan2020.type_figures import TYPE_LOOKS, check_types, template, typed_heads
+from bookkit.templates import filled
+from experiments.guan2020.type_figures import TYPE_LOOKS, check_types, typed_heads
 
 KINDS = {
     "untapped": "the model without a tap",
@@ -185,7 +187,6 @@ def excess_bars(table: pd.DataFrame) -> Drawing:
 # --- the tables in the paper's layout -------------------------------------------------------------
 
 NUMBERS = ("2", "3")
-_GROUPS = {"untapped": "no tap", "intra": "remove", "inter": "remove"}
 
 
 def paper_table(table: pd.DataFrame, number: str = "2") -> PageTable:
@@ -200,14 +201,12 @@ def paper_table(table: pd.DataFrame, number: str = "2") -> PageTable:
     rows = rows[rows["table"].astype(str) == number].reset_index(drop=True)
     if rows.empty:
         raise BadValue(f"no row belongs to Table {number}; the column table says '2' or '3'.")
-    groups = rows["kind"].replace(_GROUPS)
-    told = rows.assign(
-        group=groups.where(groups != groups.shift(), ""),
-        touched=rows["types"].map(touched_types),
-    ).to_dict("records")
-    page = template("ablation_figures.html").module
-    head = page.head(number, list(TYPE_LOOKS))  # type: ignore[attr-defined]
-    body = page.body(number, list(TYPE_LOOKS), told)  # type: ignore[attr-defined]
+    groups = rows["kind"].replace("untapped", "no tap")
+    told = rows.assign(group=groups.where(groups != groups.shift(), ""))
+    told["touched"] = rows["types"].map(touched_types)
+    page, types = Path(__file__).with_suffix(".html"), list(TYPE_LOOKS)
+    head = filled(page, number=number, types=types, rows=[])
+    body = filled(page, number=number, types=types, rows=told.to_dict("records"))
     return PageTable("", rows, head, body, "attn-ablations")
 
 

@@ -24,7 +24,7 @@ from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.guan2020.types import N_TYPES, Labels, Points, features_of, silhouettes
 from experiments.shared.head_types import STARTS, check_k, checked, fitted
-from experiments.shared.intervals import drawn
+from experiments.shared.intervals import chance_p, drawn
 
 KS, STABLE_KS = range(1, 9), (3, 4, 5)
 """Numbers of clusters that are compared, and whose stability is."""
@@ -218,8 +218,8 @@ def against_one_cloud(
     null = np.array([clearness(simplex_twin(features, seed=int(each))) for each in seeds])
     value = clearness(features)
     low, median, high = np.percentile(null, [2.5, 50, 97.5]).tolist()
-    p_value = (1 + int((null >= value).sum())) / (1 + draws)
-    return {"value": value, "low": low, "median": median, "high": high, "p_value": p_value}
+    ends = {"value": value, "low": low, "median": median, "high": high}
+    return {**ends, "p_value": chance_p(value, null)}
 
 
 # --- stability ------------------------------------------------------------------------------------

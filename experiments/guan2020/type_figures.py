@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch, PathPatch
-from matplotlib.path import Path as Outline
+from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 from attnlib.errors import BadValue, UnknownName, did_you_mean
@@ -23,20 +19,18 @@ from attnlib.measuring.head_tables import head_names
 from attnlib.plots import panels as layout
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
-from attnlib.plots.grids import grid_axes
+from attnlib.plots.grids import grid_axes, squares
 from attnlib.plots.planes import named_heads, plane_axis, write_names
 from attnlib.plots.rows import OURS
 
 # Of all fours of the palette that keep orange for special tokens and blue for neighbours, these
 # stay farthest apart for the three kinds of colour blindness.
-TYPE_LOOKS: Mapping[str, style.Look] = MappingProxyType(
-    {
-        "dense": style.Look(style.LOOKS["block"].colour, "o", (0, (3, 1, 1, 1))),
-        "diagonal": style.Look(style.LOOKS["next"].colour, "D", "-"),
-        "dense&vertical": style.Look(style.LOOKS["self"].colour, "s", (0, (5, 1.5))),
-        "vertical": style.Look(style.LOOKS["special"].colour, "^", (0, (1.5, 1.2))),
-    }
-)
+TYPE_LOOKS: Mapping[str, style.Look] = {
+    "dense": style.Look(style.LOOKS["block"].colour, "o", (0, (3, 1, 1, 1))),
+    "diagonal": style.Look(style.LOOKS["next"].colour, "D", "-"),
+    "dense&vertical": style.Look(style.LOOKS["self"].colour, "s", (0, (5, 1.5))),
+    "vertical": style.Look(style.LOOKS["special"].colour, "^", (0, (1.5, 1.2))),
+}
 """Colour, mark and dash of the four head types, in the one order they are ever shown in."""
 
 SPECIAL = {"self": "self", "cls": "[CLS]", "sep": "[SEP]", "comma": "comma", "period": "period"}
@@ -67,13 +61,6 @@ def type_legend(figure: Figure) -> None:
     swatches = [Patch(color=look.colour, lw=0, label=name) for name, look in TYPE_LOOKS.items()]
     shape: Any = {"loc": "outside lower center", "ncols": 5, "handlelength": 1.0}
     figure.legend(handles=swatches, fontsize=8.5, **shape, **style.TIGHT)
-
-
-def template(name: str) -> Template:
-    """A page of this folder as HTML, up to its numbers and words."""
-    folder = FileSystemLoader(Path(__file__).parent)
-    how: Any = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
-    return Environment(loader=folder, autoescape=True, **how).get_template(name)
 
 
 def feature_name(feature: str) -> str:
@@ -251,13 +238,14 @@ def type_moves(changes: pd.DataFrame) -> Drawing:
 
 
 def _moves_panel(panel: Axes, rows: pd.DataFrame) -> None:
+    at = rows[["head", "layer"]].to_numpy(float)
     for name, look in TYPE_LOOKS.items():
         before, after, changed = rows["before"] == name, rows["after"] == name, rows["changed"]
         ink: Any = {"color": look.colour}
-        _squares(panel, rows[before & ~changed], 0.9, alpha=0.3, label=name, **ink)
+        squares(panel, at[before & ~changed], 0.9, alpha=0.3, label=name, **ink)
         # A gap between the two colours keeps them apart for every eye, on every page.
-        _squares(panel, rows[before & changed], 0.9, 0.56, label=f"from {name}", **ink)
-        _squares(panel, rows[after & changed], 0.42, label=f"to {name}", **ink)
+        squares(panel, at[before & changed], 0.9, 0.56, label=f"from {name}", **ink)
+        squares(panel, at[after & changed], 0.42, label=f"to {name}", **ink)
     wide, tall = int(rows["head"].max()), int(rows["layer"].max())
     side: Any = {"fontsize": 7.5, "ha": "left", "va": "center_baseline"}
     for layer, count in rows.loc[rows["changed"], "layer"].value_counts().items():
@@ -265,16 +253,6 @@ def _moves_panel(panel: Axes, rows: pd.DataFrame) -> None:
     grid_axes(panel, range(1, wide + 1), range(1, tall + 1), 6)
     panel.set(xlim=(0.45, wide + 1.9), ylim=(tall + 0.55, 0.45))
     panel.set_xlabel("head", fontsize=8)
-
-
-def _squares(panel: Axes, heads: pd.DataFrame, side: float, hole: float = 0.0, **look: Any) -> None:
-    """All squares of one kind as one shape, which keeps the page small; they may have a hole."""
-    outer = side / 2 * np.array([(-1, -1), (1, -1), (1, 1), (-1, 1), (-1, -1)])
-    inner = hole / 2 * np.array([(-1, -1), (-1, 1), (1, 1), (1, -1), (-1, -1)])  # turned round
-    corners = np.concatenate([outer, inner]) if hole else outer
-    vertices = (heads[["head", "layer"]].to_numpy(float)[:, None] + corners).reshape(-1, 2)
-    codes = [Outline.MOVETO, *[Outline.LINETO] * 3, Outline.CLOSEPOLY] * (len(vertices) // 5)
-    panel.add_patch(PathPatch(Outline(vertices, codes), lw=0, **look))
 
 
 # --- how many clusters ----------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from matplotlib.colors import to_rgb
 from PIL import Image
@@ -26,14 +25,9 @@ from attnlib.models import Encoder
 from attnlib.plots.drawing import need
 from attnlib.plots.viewer import asset
 from bookkit.store import Found, experiment
+from bookkit.templates import filled
 from experiments.guan2020.models import model_of
-from experiments.guan2020.type_figures import (
-    TYPE_LOOKS,
-    feature_name,
-    feature_order,
-    template,
-    typed_heads,
-)
+from experiments.guan2020.type_figures import TYPE_LOOKS, feature_name, feature_order, typed_heads
 
 STEPS = 255
 """A weight is kept as a whole number of so many steps."""
@@ -66,32 +60,24 @@ def wall_maps(
     example = opening(questions.examples[0], own, max_pieces)
     (encoded,) = tokenized([example], own)
     batch = Collator(own)([encoded])
-    rows = [
-        {"layer": layer + 1, "head": head + 1, "map": packed(one)}
-        for layer, heads in enumerate(all_maps(own, batch))
-        for head, one in enumerate(heads.cpu().numpy())
-    ]
-    tokens = own.tokenizer.convert_ids_to_tokens(encoded.ids)
-    return Found(
-        pd.DataFrame(rows), facts={"pieces": list(tokens), "model": model, "inputs": 1, "passes": 1}
-    )
+    maps = [[packed(one) for one in heads] for heads in all_maps(own, batch).cpu().numpy()]
+    tokens = list(own.tokenizer.convert_ids_to_tokens(encoded.ids))
+    facts = {"pieces": tokens, "model": model, "inputs": 1, "passes": 1}
+    return Found(head_rows(map=np.array(maps, dtype=object)), facts=facts)
 
 
 def opening(question: Question, encoder: Encoder, max_pieces: int) -> Question:
     """A question with as many whole sentences of its paragraph as fit."""
     starts = question.starts[1] if question.starts else sentence_starts(question.context)
-    best = None
-    for end in (*starts[1:], len(question.context)):
+    for end in (len(question.context), *reversed(starts[1:])):
         shorter = replace(question, context=question.context[:end].strip(), starts=None)
         (encoded,) = tokenized([shorter], encoder)
         if len(encoded) <= max_pieces:
-            best = shorter
-    if best is None:
-        raise BadValue(
-            f"question '{question.id}' and its first sentence have more than {max_pieces} pieces. "
-            "Use a larger max_pieces."
-        )
-    return best
+            return shorter
+    raise BadValue(
+        f"question '{question.id}' and its first sentence have more than {max_pieces} pieces. "
+        "Use a larger max_pieces."
+    )
 
 
 def packed(weights: np.ndarray) -> str:
@@ -128,12 +114,13 @@ class MapWall:
         return replace(self, caption=caption)
 
     def _repr_html_(self) -> str:
-        page = template("wall.html")
-        return page.render(**self.parts, caption=self.caption, alt=self.alt)
+        page = Path(__file__).with_suffix(".html")
+        said = {"caption": self.caption, "alt": self.alt, "style": STYLE, "script": SCRIPT}
+        return filled(page, **self.parts, **said)
 
 
 def map_wall(
-    maps: npt.ArrayLike, types: pd.DataFrame, tokens: Sequence[str], features: pd.DataFrame
+    maps: np.ndarray, types: pd.DataFrame, tokens: Sequence[str], features: pd.DataFrame
 ) -> MapWall:
     """Every map of one input, layers as rows and heads as columns (Guan 2020, Fig. 5).
 
@@ -164,16 +151,13 @@ def map_wall(
         "data": data,
         "coded": json.dumps(data, ensure_ascii=False, separators=(",", ":")),
         "counts": rows["type"].value_counts().reindex(names, fill_value=0).to_dict(),
-        "layers": of_type.tolist(),
         "shape": "pixelated" if n <= 28 else "auto",
         "picture": base64.b64encode(_light_png(weights, of_type, colours, pad)).decode(),
-        "style": STYLE,
-        "script": SCRIPT,
     }
     return MapWall(rows, parts)
 
 
-def _checked(maps: npt.ArrayLike, tokens: Sequence[str]) -> np.ndarray:
+def _checked(maps: np.ndarray, tokens: Sequence[str]) -> np.ndarray:
     weights = np.asarray(maps, dtype=float)
     n = len(tokens)
     if weights.ndim != 4 or weights.shape[2:] != (n, n) or 0 in weights.shape:

@@ -11,7 +11,12 @@ import pandas as pd
 
 from attnlib.data.assets import resolve
 from attnlib.data.corpora import Corpus, examples_digest
-from attnlib.data.examples import FrameExample
+from attnlib.data.examples import (
+    LEAST_DISTANCE,
+    LONGEST_ELEMENT,
+    LONGEST_SENTENCE,
+    FrameExample,
+)
 from attnlib.errors import CorpusError
 from attnlib.measuring.head_tables import head_rows, layer_means, rank_correlation
 from attnlib.measuring.significance import benjamini_hochberg, one_sided
@@ -22,11 +27,9 @@ from attnlib.plots.lines import Lines, as_table
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.kovaleva2019.patterns import MAX_LENGTH, all_maps
-from experiments.kovaleva2019.tuning import drawn_again
-from experiments.shared.intervals import drawn, mean_ends
+from experiments.shared.intervals import columns_of, drawn, drawn_places, mean_ends
 
 ASSET, REFERENCE = "kovaleva-reference", "kovaleva_heads_digitised.tsv"
-LONGEST_SENTENCE, LONGEST_ELEMENT, LEAST_DISTANCE = 12, 3, 2
 DEVIATIONS = 3
 """A head stands out if its mean exceeds the mean over heads by so many standard deviations."""
 HALVES = 200
@@ -41,14 +44,8 @@ OWN_LIST = "framenet-473"
 
 def passes_filter(example: FrameExample) -> bool:
     """The paper's filter: short sentences, short core elements, and no linked neighbours."""
-    target, elements = example.target, [span for _, span in example.core_elements]
-    between = [max(one.start - target.end, target.start - one.end) for one in elements]
-    return (
-        bool(elements)
-        and len(example.words) <= LONGEST_SENTENCE
-        and all(len(span) <= LONGEST_ELEMENT for span in elements)
-        and all(words_between + 1 >= LEAST_DISTANCE for words_between in between)
-    )
+    elements = [span for _, span in example.core_elements]
+    return bool(elements) and all(map(example.passes_filter, elements))
 
 
 def chosen_frames(corpus: Corpus) -> Corpus:
@@ -95,10 +92,10 @@ def frame_scores(
     found = measure(encoder, corpus, metrics, max_length=length)
     scores, controls = (found.values(metric.key) for metric in metrics)
     lead = scores - controls
-    mean, led = mean_ends(scores, seed), mean_ends(lead, seed)
+    mean = mean_ends(scores, seed)
     grids = {"mean": mean.mean, "low": mean.low, "high": mean.high}
     grids["control"] = np.nanmean(controls, axis=0)
-    grids |= {"lead": led.mean, "lead_low": led.low, "lead_high": led.high}
+    grids |= columns_of("lead", mean_ends(lead, seed))
     table = head_rows(**grids, q=benjamini_hochberg(one_sided(lead, 0.0).p))
     passing = sum(passes_filter(example) for example in corpus.examples)  # type: ignore[arg-type]
     findings = {"sentences": Finding(float(passing)), **_standing_out(scores, lead, seed)}
@@ -122,7 +119,7 @@ def _standing_out(scores: np.ndarray, lead: np.ndarray, seed: int) -> dict[str, 
         best = np.nanmean(scores[chosen_on], axis=0).argmax()
         return float(np.nanmean(lead[tested_on], axis=0).ravel()[best])
 
-    for at in drawn_again(len(scores), generator):
+    for at in drawn_places(len(scores), generator):
         mean = np.nanmean(scores[at], axis=0)
         strong.append(float((mean >= mean.mean() + DEVIATIONS * mean.std()).sum()))
         best.append(lead_of_best(at, at))

@@ -6,15 +6,14 @@ import base64
 import io
 from pathlib import Path
 from random import Random
-from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from matplotlib.image import imsave
 
 from attnlib.data.corpora import load_corpus
 from attnlib.errors import BadValue
 from attnlib.files import check_out, write_whole
 from attnlib.models import load_encoder
+from bookkit.templates import filled
 from experiments.kovaleva2019.patterns import PatternExample, example_maps, labelled_maps
 
 
@@ -41,19 +40,11 @@ def write_sheet(
     corpora = {name: load_corpus(name, tokenizer=encoder.tokenizer) for name in names}
     maps = example_maps(encoder, corpora, each, seed=seed)
     Random(seed).shuffle(maps)
+    page, shown = Path(__file__).with_suffix(".html"), [(one, _png(one)) for one in maps]
     return [
-        write_whole(path, _template().render(maps=maps, model=model, is_key=path == key))
+        write_whole(path, filled(page, maps=shown, model=model, is_key=path == key))
         for path in (out, key)
     ]
-
-
-def _template() -> Template:
-    """The page to label, or its key: mapsheet.html."""
-    folder = FileSystemLoader(Path(__file__).parent)
-    how: Any = {"autoescape": True, "trim_blocks": True, "undefined": StrictUndefined}
-    pages = Environment(loader=folder, **how)
-    pages.filters["png"] = _png
-    return pages.get_template("mapsheet.html")
 
 
 def _png(one: PatternExample) -> str:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
-from matplotlib.figure import Figure
-from matplotlib.patches import Patch
-from numpy.typing import NDArray
 
 from attnlib.errors import BadValue, check_choice
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
 from attnlib.plots.labels import number, task_name
-from attnlib.plots.panels import layer_ticks, number_cells, panel_grid
+from attnlib.plots.panels import layer_ticks, number_cells, one_legend, panel_grid
 from attnlib.plots.rows import HOLLOW
 from experiments.kovaleva2019.patterns import PATTERNS, PatternExample, class_f1
 
@@ -27,15 +23,13 @@ REST = "heterogeneous"
 
 # Vertical and diagonal look as they do among Guan's head types; a mixture with vertical is brown
 # in both. Of the palette's hues brown also stays farthest from the others for colour-blind eyes.
-PATTERN_LOOKS: Mapping[str, style.Look] = MappingProxyType(
-    {
-        "vertical": style.Look(style.LOOKS["special"].colour, "^", (0, (1.5, 1.2))),
-        "diagonal": style.Look(style.LOOKS["next"].colour, "D", "-"),
-        "vertical+diagonal": style.Look(style.LOOKS["self"].colour, "s", (0, (5, 1.5))),
-        "block": style.Look(style.LOOKS["block"].colour, "o", (0, (3, 1, 1, 1))),
-        REST: style.Look(style.LOOKS["other"].colour, "x", (0, (2, 2))),
-    }
-)
+PATTERN_LOOKS: Mapping[str, style.Look] = {
+    "vertical": style.Look(style.LOOKS["special"].colour, "^", (0, (1.5, 1.2))),
+    "diagonal": style.Look(style.LOOKS["next"].colour, "D", "-"),
+    "vertical+diagonal": style.Look(style.LOOKS["self"].colour, "s", (0, (5, 1.5))),
+    "block": style.Look(style.LOOKS["block"].colour, "o", (0, (3, 1, 1, 1))),
+    REST: style.Look(style.LOOKS["other"].colour, "x", (0, (2, 2))),
+}
 """Colour, mark and dash of the five patterns, in the one order they are ever shown in."""
 
 # How much of its grey the heterogeneous part keeps in bars: full grey is like block's pink to some
@@ -84,8 +78,7 @@ def pattern_examples(examples: Sequence[PatternExample]) -> Drawing:
             look: Any = {"rotation": 0, "ha": "right", "va": "center", "fontweight": "bold"}
             look |= {"color": PATTERN_LOOKS[pattern].colour, "labelpad": 6}
             line[0].set_ylabel(pattern.replace("+", " +\n"), **look)
-    shown = [(one.pattern, one.name) for found in lines.values() for one in found]
-    rows = pd.DataFrame(shown, columns=["pattern", "name"])
+    rows = pd.DataFrame([one for found in lines.values() for one in found])[["pattern", "name"]]
     return Drawing("Small pictures of attention maps", figure, rows)
 
 
@@ -101,8 +94,8 @@ def pattern_shares(table: pd.DataFrame, paper: Mapping[str, float]) -> Drawing:
     need(table, "low", "high")
     shares = _shares(table, "task").rename(task_name)
     rest = table[table["pattern"] == REST].set_index("task").rename(task_name).reindex(shares.index)
-    known = {task_name(task): number for task, number in paper.items()}
-    rest = rest.assign(share=shares[REST], paper=shares.index.map(known).astype(float))
+    theirs = pd.Series(paper, dtype=float).rename(task_name)
+    rest = rest.assign(share=shares[REST], paper=theirs)
     places = np.arange(len(shares))
     with style.drawing():
         figure, (panel,) = panel_grid(1, 0.85 + 0.4 * len(shares))
@@ -119,7 +112,7 @@ def pattern_shares(table: pd.DataFrame, paper: Mapping[str, float]) -> Drawing:
         panel.set(xlim=(0, 100), ylim=(len(shares) - 0.45, -0.5), xlabel="maps, percent")
         panel.tick_params(axis="y", length=0, labelsize=8.5)
         panel.spines["left"].set_visible(False)
-        _legend(figure)
+        one_legend(figure, ncols=7, handlelength=1.0)
     return Drawing("Stacked bars", figure, table)
 
 
@@ -137,7 +130,7 @@ def pattern_layers(table: pd.DataFrame) -> Drawing:
         layer_ticks(panel, list(shares.index), 24, rim=0.6)
         panel.set(ylim=(0, 100), xlabel="layer", ylabel="maps, percent")
         panel.tick_params(axis="x", length=0)
-        _legend(figure)
+        one_legend(figure, ncols=7, handlelength=1.0)
     return Drawing(f"Stacked bars over {len(shares)} layers", figure, table)
 
 
@@ -157,7 +150,7 @@ def _shares(table: pd.DataFrame, by: str) -> pd.DataFrame:
 
 
 def _stack(
-    panel: Axes, shares: pd.DataFrame, places: NDArray[Any], thick: float, *, across: bool
+    panel: Axes, shares: pd.DataFrame, places: np.ndarray, thick: float, *, across: bool
 ) -> None:
     """A bar per row, the patterns in their order, with numbers where they fit."""
     base = np.zeros(len(shares))
@@ -173,15 +166,6 @@ def _stack(
         numbers = [f"{part:.0f}" if part >= (4.5 if across else 6) else "" for part in long]
         panel.bar_label(bars, numbers, label_type="center", fontsize=7.5, color=ink)
         base = base + long
-
-
-def _legend(figure: Figure) -> None:
-    """A swatch per pattern, and the marks that are not bars."""
-    marks, names = figure.axes[0].get_legend_handles_labels()
-    swatches = [Patch(facecolor=pattern_fill(name), lw=0, label=name) for name in PATTERNS]
-    others = [mark for mark, name in zip(marks, names, strict=True) if name not in PATTERNS]
-    shape: Any = {"loc": "outside lower center", "ncols": 7, "handlelength": 1.0}
-    figure.legend(handles=[*swatches, *others], fontsize=8, **shape, **style.TIGHT)
 
 
 # --- agreement ------------------------------------------------------------------------------------
@@ -203,9 +187,8 @@ def pattern_confusion(table: pd.DataFrame) -> Drawing:
         grid = part.pivot(index="label", columns="called", values="n")
         grids[str(name)] = grid.reindex(index=PATTERNS, columns=PATTERNS).fillna(0).astype(float)
     with style.drawing():
-        tall = {1: 3.8, 2: 3.5, 3: 3.1}.get(len(grids), 2.9 * math.ceil(len(grids) / 3))
-        width = {1: "narrow", 2: "column"}.get(len(grids), "wide")
-        figure, panels = panel_grid(len(grids), tall, columns=3, width=width, sharey=True)
+        tall = 3.1 * math.ceil(len(grids) / 3)
+        figure, panels = panel_grid(len(grids), tall, columns=3, sharey=True)
         for panel, (name, grid) in zip(panels, grids.items(), strict=True):
             _confusion(panel, grid)
             panel.set_title(f"{name}, {grid.sum(axis=None):,.0f} maps", fontsize=9, pad=16)

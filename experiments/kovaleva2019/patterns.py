@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -27,8 +28,8 @@ from attnlib.metrics.registry import Metric, Partial
 from attnlib.models import Encoder, load_encoder, weights_digest
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.kovaleva2019.tuning import drawn_again, measure_tuned
-from experiments.shared.intervals import drawn
+from experiments.kovaleva2019.tuning import measure_tuned
+from experiments.shared.intervals import drawn, drawn_places
 from experiments.shared.sortings import kappa
 from experiments.shared.training.taskplans import tuned_model
 
@@ -122,21 +123,11 @@ def all_maps(
     return tap.all_maps(encoder, batch), batch
 
 
-def maps_of(
-    rows: Sequence[LabelledMap], encoders: Mapping[tuple[str, str], Encoder]
-) -> Iterator[tuple[Float[Tensor, "query key"], Batch]]:
-    """The map of every row, computed again, and its input as a batch of one.
-
-    encoders  a model for each (model, task)
-    """
-    texts: dict[tuple[str, str], dict[str, Example]] = {}
-    for row in rows:
-        encoder, key = encoders[row.model, row.task], (row.model, row.corpus)
-        if key not in texts:
-            corpus = load_corpus(row.corpus, tokenizer=encoder.tokenizer)
-            texts[key] = {example.id: example for example in corpus.examples}
-        maps, batch = all_maps(encoder, texts[key][row.example])
-        yield maps[row.layer - 1, row.head - 1], batch
+def map_of(row: LabelledMap, encoder: Encoder, corpus: Corpus) -> tuple[Maps, Batch]:
+    """The map of a row alone, computed again, and its input as a batch of one."""
+    example = next(one for one in corpus.examples if one.id == row.example)
+    maps, batch = all_maps(encoder, example)
+    return maps[None, row.layer - 1, row.head - 1, None], batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,12 +150,11 @@ def example_maps(
     corpora  those at hand, by name; maps of other corpora are left out
     seed     decides which are drawn; without it those with two equal labels come first
     """
-    texts = {name: {one.id: one for one in corpus.examples} for name, corpus in corpora.items()}
+    texts = {(name, one.id) for name, corpus in corpora.items() for one in corpus.examples}
     at_hand = [
         row
         for row in labelled_maps()
-        if row.task == "" and row.example in texts.get(row.corpus, ())
-        if row.again in ("", row.label)
+        if row.task == "" and (row.corpus, row.example) in texts and row.again in ("", row.label)
     ]
     labelled = Counter(row.model for row in at_hand)
     if labelled and encoder.name not in labelled:
@@ -176,9 +166,8 @@ def example_maps(
         if seed is not None:
             Random(seed).shuffle(rows)
         for row in rows[:each]:
-            maps, batch = all_maps(encoder, texts[row.corpus][row.example])
-            own = maps[None, row.layer - 1, row.head - 1, None]
-            shades = pictures(own, torch.tensor([batch.length]), LARGE)[0, 0]
+            weights, batch = map_of(row, encoder, corpora[row.corpus])
+            shades = pictures(weights, batch.real.sum(-1), LARGE)[0, 0]
             task = row.corpus.partition(":")[0]
             found.append(PatternExample(pattern, shades.numpy(), f"{task} {row.layer}-{row.head}"))
     return found
@@ -193,17 +182,16 @@ def example_pictures(
     tables = []
     for number, one in enumerate(found):
         row, column = np.indices(one.picture.shape).reshape(2, -1)
-        pixels = {"row": row, "column": column, "shade": one.picture.ravel()}
-        whose = {"example": number, "pattern": one.pattern, "name": one.name}
-        tables.append(pd.DataFrame(pixels).assign(**whose))
+        pixels = pd.DataFrame({"row": row, "column": column, "shade": one.picture.ravel()})
+        tables.append(pixels.assign(example=number, pattern=one.pattern, name=one.name))
     return Found(pd.concat(tables, ignore_index=True), facts={"inputs": len(found)})
 
 
 def drawn_heads(maps: pd.DataFrame, seed: int) -> list[np.ndarray]:
     """All places, then those of heads drawn again: maps of one head are similar and go together."""
-    of_head = maps.assign(place=range(len(maps))).groupby(["model", "layer", "head"], sort=False)
-    places = [place.to_numpy() for _, place in of_head["place"]]
-    _, *draws = drawn_again(len(places), np.random.default_rng(seed))
+    of_head = maps.groupby(["model", "layer", "head"], sort=False)
+    places = list(of_head.indices.values())
+    _, *draws = drawn_places(len(places), np.random.default_rng(seed))
     return [np.arange(len(maps)), *(np.concatenate([places[i] for i in row]) for row in draws)]
 
 
@@ -299,15 +287,13 @@ def rule_shares(weights: Maps, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
     same = (batch.segment[:, :, None] == batch.segment[:, None, :]) & words[:, None, :]
     pair = (batch.segment.masked_fill(~batch.real, 0).amax(-1) > 0)[:, None]
 
-    def mass(held: Bool[Tensor, "batch query key"]) -> Tensor:
+    def mass(held: Bool[Tensor, "batch #query key"]) -> Tensor:
         held = (held & batch.real[:, :, None]).to(dtype).flatten(1)
         return torch.einsum("bhx,bx->bh", weights.to(dtype).flatten(2), held)
 
     n = batch.real.sum(-1).clamp_min(1)[:, None]
-    everywhere = words[:, None, :].expand_as(same)
-    block = mass(same) / mass(everywhere).clamp_min(torch.finfo(dtype).tiny)
-    stripes = special[:, None, :].expand_as(same)
-    return mass(stripes) / n, mass(near) / n, torch.where(pair, block, 0.0)
+    block = mass(same) / mass(words[:, None, :]).clamp_min(torch.finfo(dtype).tiny)
+    return mass(special[:, None, :]) / n, mass(near) / n, torch.where(pair, block, 0.0)
 
 
 # --- the network ----------------------------------------------------------------------------------
@@ -441,9 +427,13 @@ def labelled_pictures(
         if any(row.task == task for row in rows):
             plan: Any = {"task": task, "recipe": recipe}
             encoders[encoder.name, task] = tuned_model(train, encoder=encoder, **plan).encoder
-    maps = list(maps_of(rows, encoders))
-    shades = [pictures(m[None, None], torch.tensor([len(m)]))[0, 0] for m, _ in maps]
-    called = [int(rule(m[None, None], batch)[0, 0]) for m, batch in maps]
+    read = cache(load_corpus)  # many maps are of one corpus
+    shades, called = [], []
+    for row in rows:
+        own = encoders[row.model, row.task]
+        weights, batch = map_of(row, own, read(row.corpus, tokenizer=own.tokenizer))
+        shades.append(pictures(weights, batch.real.sum(-1))[0, 0])
+        called.append(int(rule(weights, batch)))
     labels = torch.from_numpy(_numbered(row.label for row in rows))
     return rows, torch.stack(shades), labels, np.array(called)
 
@@ -567,7 +557,7 @@ def pattern_overview(
     for table, task in zip(counted, tasks, strict=True):
         n_layers = int(table["layer"].max())
         counts = table[list(PATTERNS)].to_numpy(float).reshape(-1, n_layers, len(PATTERNS))
-        places = drawn_again(len(counts), generator)
+        places = drawn_places(len(counts), generator)
         called = np.stack([counts[at].mean(0) for at in places])  # draw layer called
         called = called / called.sum(-1, keepdims=True)
         for layer, own in enumerate([called.mean(1), *called.swapaxes(0, 1)]):

@@ -190,8 +190,8 @@ def task_matrix(
     table  task, `column`, `value`, and `note`: small text beneath a number, such as a head
     """
     need(table, "task", column, value, *([note] if note else []), once=["task", column])
-    names = {"task": table["task"].map(task_name), column: table[column].map(_kind_name)}
-    rows = table.assign(**names)
+    rows = table.assign(task=table["task"].map(task_name))
+    rows = rows.replace({column: {"cls": "[CLS]", "sep": "[SEP]"}})
     tasks, kinds = rows["task"].unique(), rows[column].unique()
     wide = rows.pivot(index="task", columns=column).reindex(tasks)
     grid = wide[value][kinds].astype(float)
@@ -207,10 +207,6 @@ def task_matrix(
         panel.xaxis.tick_top()
         panel.tick_params(length=0, labelsize=8.5)
     return Drawing(f"A table of {len(tasks)} tasks and {len(kinds)} kinds", figure, table)
-
-
-def _kind_name(kind: str) -> str:
-    return {"cls": "[CLS]", "sep": "[SEP]"}.get(kind, kind)
 
 
 # --- all heads in one plane -----------------------------------------------------------------------

@@ -13,7 +13,6 @@ from scipy.stats import spearmanr
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS, Task
 from attnlib.errors import check_choice
-from attnlib.measuring.bootstrap import REPLICATES
 from attnlib.measuring.head_tables import head_rows
 from attnlib.measuring.similarity import compared
 from attnlib.measuring.stream import Measurement, measure
@@ -21,7 +20,7 @@ from attnlib.metrics.registry import Metric
 from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.shared.intervals import drawn, mean_ends
+from experiments.shared.intervals import drawn, drawn_places, mean_ends
 from experiments.shared.training.finetune import STARTS as TRAINED
 from experiments.shared.training.finetune import FineTuned, TaskHead
 from experiments.shared.training.glue import row_scores
@@ -40,11 +39,6 @@ def measure_tuned(
     how: Any = {"max_length": plan["recipe"]["max_length"], "on_long": "truncate"}
     tuned = tuned_model(train, **plan).encoder
     return measure(tuned, test, metrics, **how)
-
-
-def drawn_again(n: int, generator: np.random.Generator) -> np.ndarray:
-    """(1 + draw, place): all places from 0 to n - 1, then as many of them drawn at random."""
-    return np.concatenate([np.arange(n)[None], generator.integers(0, n, (REPLICATES, n))])
 
 
 @experiment(version=1, trains=True)
@@ -114,7 +108,7 @@ def _points(
     labels = next(iter(tables.values()))["label"].to_numpy(float)
     answers = np.stack([table["answer"].to_numpy(float) for table in tables.values()])
     answers = np.concatenate([answers, np.full((1, len(labels)), _constant(task, labels))])
-    draws = drawn_again(len(labels), np.random.default_rng(seed))
+    draws = drawn_places(len(labels), np.random.default_rng(seed))
     found = {}
     for metric in dict.fromkeys((task.metric, *([] if task.regression else ["accuracy"]))):
         by = replace(task, metric=metric)
@@ -160,7 +154,7 @@ def map_cosines(
     ends = mean_ends(values, seed)
     table = head_rows(cosine=ends.mean, low=ends.low, high=ends.high)
     table.insert(0, "task", plan["task"])
-    draws = values.mean(2)[drawn_again(len(values), np.random.default_rng(seed))].mean(1)
+    draws = values.mean(2)[drawn_places(len(values), np.random.default_rng(seed))].mean(1)
     facts = {
         "inputs": len(values),
         "passes": 2 * len(values),

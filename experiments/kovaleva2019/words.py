@@ -25,9 +25,9 @@ from attnlib.measuring.bootstrap import statistics
 from attnlib.measuring.head_tables import head_name, head_rows
 from attnlib.measuring.significance import ALPHA, benjamini_hochberg, one_sided
 from attnlib.measuring.stream import Measurement, measure
-from attnlib.metrics import links
+from attnlib.metrics import links, word_kinds
 from attnlib.metrics.registry import METRICS, Metric, Partial
-from attnlib.metrics.word_kinds import FEATURES, SPECIAL, Feature, Marked, markers, stripe_metrics
+from attnlib.metrics.word_kinds import FEATURES, SPECIAL, Feature, Marked, markers
 from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
@@ -69,7 +69,7 @@ def stripe_maps(*corpora: Corpus, encoder: Encoder, seed: int = 0, **plan: Any) 
     """
     train, test = corpora
     parsed = with_trees(test)
-    metrics = stripe_metrics(parsed.examples)
+    metrics = word_kinds.stripe_metrics(parsed.examples)
     after = measure_tuned(train, parsed, metrics, encoder=encoder, **plan)
     how: Any = {"max_length": plan["recipe"]["max_length"], "on_long": "truncate"}
     before = measure(encoder, parsed, metrics, **how)
@@ -334,10 +334,7 @@ def _from_cls(kind: str, marked: Marked) -> Metric:
     def kernel(attention: Attention) -> Partial:
         batch = attention.batch
         rows = torch.arange(len(batch), device=batch.device)
-        weights = attention.weights[rows, :, batch.cls_place[1]]
-        here = marked(batch)
-        found = weights.masked_fill(~here[:, None], 0.0).amax(-1)
-        return Partial(found, here.any(-1).to(found.dtype))
+        return word_kinds.stripe(attention.weights[rows, :, batch.cls_place[1]], marked(batch))
 
     what = f"Largest weight from [CLS] to a token of the kind '{kind}'."
     return Metric(f"from_cls_{kind}", what, "kovaleva2019:sec4.5", "weight", (0.0, 1.0), kernel)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import spearmanr
 
 from attnlib.data.corpora import Corpus
 from attnlib.measuring.roles import AUTHORS, THRESHOLD, RoleScores, moments, role_scores, role_tests
@@ -46,12 +45,10 @@ def scores_of(
     which = (train.digest, task, repr(sorted(recipe.items()))) if tuned else ()
     key = (weights_digest(encoder), test.digest, str(length), *which)
     if key not in _KEPT:
-        model = encoder
         if tuned:
-            made = tuned_model(train, encoder=encoder, task=task, recipe=recipe)
-            model = made.encoder
+            encoder = tuned_model(train, encoder=encoder, task=task, recipe=recipe).encoder
         sieves = [*SIEVES.values(), *new_sieves(encoder, test)]
-        _KEPT[key] = role_scores(model, test, sieves, authors=AS_AUTHORS, max_length=length)
+        _KEPT[key] = role_scores(encoder, test, sieves, authors=AS_AUTHORS, max_length=length)
     return _KEPT[key]
 
 
@@ -95,8 +92,6 @@ def role_moments(scores: Scores, task: str, *, tuned: bool = True, seed: int = 0
     found = scores(tuned=tuned)
     table = moments(found, seed=seed)
     table.insert(0, "task", task)
-    local, syntactic = (found.values[role].ravel() for role in ("local", "syntactic"))
-    both = ~(np.isnan(local) | np.isnan(syntactic))
     facts = {
         "inputs": found.n_inputs,
         "passes": found.n_inputs,
@@ -106,9 +101,15 @@ def role_moments(scores: Scores, task: str, *, tuned: bool = True, seed: int = 0
         "tuned": tuned,
         "ceilings": dict(found.ceilings),
         "defined": {role: found.defined(role) for role in found.values},
-        "spearman_inputs": float(spearmanr(local[both], syntactic[both]).statistic),
+        "spearman_inputs": spearman(found.values["local"], found.values["syntactic"]),
     }
     return Found(table, facts=facts)
+
+
+def spearman(one: np.ndarray, other: np.ndarray) -> float:
+    """Spearman's rho of two arrays where both are defined; NaN where either is constant."""
+    both = pd.DataFrame({"one": one.ravel(), "other": other.ravel()})
+    return float(both.corr(method="spearman").loc["one", "other"])
 
 
 @on_scores

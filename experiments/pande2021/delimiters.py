@@ -26,18 +26,17 @@ def delimiter_twins(test: Corpus, *, encoder: Encoder, max_length: int = 128) ->
     """
     examples = test.examples[:MOST]
     limits: Any = {"max_length": max_length, "on_long": "truncate"}
-    shares: list[list[float]] = [[] for _ in range(encoder.n_layers + 1)]
+    shares = []
     for batch in batches_of(examples, encoder, batch_size=1, **limits):
+        if not (batch.cls.any() and batch.sep.any()):
+            continue
         with torch.inference_mode():
             inputs = model_inputs(batch, encoder)
             hidden = encoder.model(**inputs, output_hidden_states=True).hidden_states
-        if not (batch.cls.any() and batch.sep.any()):
-            continue
         cls, sep = int(batch.cls[0].nonzero()[0]), int(batch.sep[0].nonzero()[-1])
-        words = batch.word[0] >= 0
-        for layer, state in enumerate(hidden):
-            away = (state[0].float() - state[0, cls].float()).norm(dim=-1)
-            shares[layer].append(float(away[sep] / away[words].mean()))
-    apart = [sum(found) / len(found) if found else float("nan") for found in shares]
-    table = pd.DataFrame({"layer": range(len(apart)), "apart": apart})
+        states = torch.cat(hidden).float()  # layer, piece, dim
+        away = (states - states[:, [cls]]).norm(dim=-1)
+        shares.append((away[:, sep] / away[:, batch.word[0] >= 0].mean(1)).tolist())
+    apart = pd.DataFrame(shares, columns=range(encoder.n_layers + 1), dtype=float).mean()
+    table = apart.rename("apart").rename_axis("layer").reset_index()
     return Found(table, facts={"inputs": len(examples), "passes": len(examples)})

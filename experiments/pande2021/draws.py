@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 
 import numpy as np
 import pandas as pd
-from scipy.stats import spearmanr
 
-from attnlib.measuring.bootstrap import percentile_interval
 from attnlib.measuring.roles import THRESHOLD, RoleScores, moments
 from attnlib.measuring.significance import ALPHA, drawn_moments, from_moments, undecided_share
 from attnlib.metrics.sieves import COARSE, DEPENDENCIES, FINE, SIEVES
-from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.pande2021.bias_scores import BLOCK, COARSE_AS_JUDGED, Scores, on_scores
+from experiments.pande2021.bias_scores import BLOCK, COARSE_AS_JUDGED, Scores, on_scores, spearman
+from experiments.shared.intervals import drawn
 
 Grids = Mapping[str, np.ndarray]
 """Role -> (layer, head)."""
@@ -105,7 +103,7 @@ def _tests(
     for role in (*SIEVES, BLOCK):
         values = scores.values[role]
         flat = values.reshape(len(values), -1).astype(np.float64)
-        mean, sd, n = drawn_moments(counts[None], flat, 1)
+        mean, sd, n = drawn_moments(counts[None], flat)
         mean = np.where(n > 0, mean, np.nan)
         p = from_moments(mean, sd, n, threshold).p
         means[role], tests[role] = (part.reshape(values.shape[1:]) for part in (mean, p))
@@ -146,7 +144,7 @@ def role_numbers(assigned: Grids, bias: Grids, p: Grids, skew: Grids, threshold:
         "delimiter.share": float(has["delimiter"].mean()),
         "unskilled.share": float((~np.logical_or.reduce(list(coarse.values()))).mean()),
         "overlap.syntactic_local": _within(has["syntactic"], has["local"]),
-        "spearman": _spearman(bias["local"], bias["syntactic"]),
+        "spearman": spearman(bias["local"], bias["syntactic"]),
         "nsubj.next_minus_previous": _within(has["nsubj"], has["next_local"])
         - _within(has["nsubj"], has["previous_local"]),
         "dobj.previous_minus_next": _within(has["dobj"], has["previous_local"])
@@ -194,11 +192,10 @@ def _within(who: np.ndarray, also: np.ndarray) -> float:
 
 def _ratio(grid: np.ndarray, part: slice) -> float:
     """The mean in some layers over the mean in all others."""
-    inside = np.zeros(len(grid), bool)
-    inside[part] = True
-    if inside.all() or not inside.any():
+    inside, others = grid[part], np.delete(grid, part, axis=0)
+    if not (len(inside) and len(others)):
         return math.nan  # too few layers to have such a part
-    return _over(grid[inside].mean(), grid[~inside].mean())
+    return _over(inside.mean(), others.mean())
 
 
 def _over(above: float, below: float) -> float:
@@ -208,13 +205,6 @@ def _over(above: float, below: float) -> float:
 def _known(grids: list[np.ndarray]) -> pd.Series:
     """All values that are defined; the mean of none is NaN."""
     return pd.Series(np.stack(grids).ravel()).dropna()
-
-
-def _spearman(one: np.ndarray, other: np.ndarray) -> float:
-    both = np.isfinite(one) & np.isfinite(other)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # constant scores have no correlation: NaN says it
-        return float(spearmanr(one[both], other[both]).statistic) if both.any() else math.nan
 
 
 # --- all tasks together: what the claims ask for --------------------------------------------------
@@ -230,18 +220,18 @@ def numbers_overview(*draws: pd.DataFrame, tasks: Sequence[str]) -> Found:
     names = [name for name in draws[0].columns if name != "draw"]
     by_task = {name: np.stack([table[name].to_numpy(float) for table in draws]) for name in names}
     means = {name: pd.DataFrame(values).mean().to_numpy() for name, values in by_task.items()}
-    found = {name: finding(mean) for name, mean in means.items()}
+    found = {name: drawn(mean) for name, mean in means.items()}
     rows = []
     for name, values in by_task.items():
         rows.append({"number": name, "task": "all", **vars(found[name])})
         for task, of_task in zip(tasks, values, strict=True):
-            one = finding(of_task)
+            one = drawn(of_task)
             rows.append({"number": name, "task": task, **vars(one)})
             if name in BY_TASK:
                 found[f"{task}.{name}"] = one
-    found[f"{SPREAD}.least"] = finding(np.fmin.reduce(by_task[SPREAD]))
-    found[f"{SPREAD}.most"] = finding(np.fmax.reduce(by_task[SPREAD]))
-    found["score.rule"] = finding(np.floor(means["score.mean"]) + 1)
+    found[f"{SPREAD}.least"] = drawn(np.fmin.reduce(by_task[SPREAD]))
+    found[f"{SPREAD}.most"] = drawn(np.fmax.reduce(by_task[SPREAD]))
+    found["score.rule"] = drawn(np.floor(means["score.mean"]) + 1)
     return Found(pd.DataFrame(rows), found, {"tasks": list(tasks)})
 
 
@@ -258,19 +248,20 @@ def changes_overview(*changes: pd.DataFrame, tasks: Sequence[str]) -> Found:
     both = pd.concat([every, mean.reset_index().assign(task="all")], ignore_index=True)
     # Sizes are taken task by task: a rise in one task and a fall in another are both changes.
     size = every.assign(change=every["change"].abs())
-    final = mean.unstack(["role", "part"]).sort_index().xs("final", axis=1, level="part")
+    # NaN is a role that no task, or a third that a shallow network, does not define.
+    final = mean.xs("final", level="part").unstack("role").reindex(columns=[*CHANGING, HEADS])
     mark = size[size["part"] == "final"].groupby(["draw", "role"])["change"].mean().unstack()
     coarse = size[size["role"].isin(COARSE)]
-    third = coarse.groupby(["draw", "part"])["change"].mean().unstack()
+    third = coarse.groupby(["draw", "part"])["change"].mean().unstack().reindex(columns=[*PARTS])
     numbers = {
-        "change.delimiter.final": _column(final, "delimiter"),
-        "change.block.final": _column(final, "block"),
-        "change.delimiter_heads.final": _column(final, HEADS),
-        "change.cls_over_sep": _column(mark, "cls") / _column(mark, "sep"),
-        "change.initial_over_final": _column(third, "initial") / _column(third, "final"),
-        "change.middle_over_final": _column(third, "middle") / _column(third, "final"),
+        "change.delimiter.final": final["delimiter"],
+        "change.block.final": final["block"],
+        "change.delimiter_heads.final": final[HEADS],
+        "change.cls_over_sep": mark["cls"] / mark["sep"],
+        "change.initial_over_final": third["initial"] / third["final"],
+        "change.middle_over_final": third["middle"] / third["final"],
     }
-    found = {name: finding(values) for name, values in numbers.items()}
+    found = {name: drawn(values.to_numpy()) for name, values in numbers.items()}
     return Found(intervals(both, ["task", "role", "part"]), found, {"tasks": list(tasks)})
 
 
@@ -290,20 +281,6 @@ def intervals(draws: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """The change in every group of a table of draws: the columns `by`, change, low, high."""
     rows = []
     for names, group in draws.groupby(list(by), sort=False):
-        one = finding(group.sort_values("draw")["change"].to_numpy(float))
-        rows.append((*names, one.value, one.low, one.high))
+        ends = drawn(group.sort_values("draw")["change"].to_numpy(float))
+        rows.append((*names, *astuple(ends)))
     return pd.DataFrame(rows, columns=[*by, "change", "low", "high"])
-
-
-def finding(draws: np.ndarray) -> Finding:
-    """The value from all inputs, which is draw 0, and the interval of the others."""
-    value, rest = float(draws[0]), draws[1:]
-    if math.isnan(value) or not np.isfinite(rest).any():
-        return Finding(value)
-    low, high = percentile_interval(np.where(np.isfinite(rest), rest, math.nan))
-    return Finding(value, float(low), float(high))
-
-
-def _column(table: pd.DataFrame, name: str) -> np.ndarray:
-    """A column by draw; NaN where no task, or no layer of a shallow network, defines it."""
-    return table.get(name, pd.Series(math.nan, index=table.index)).to_numpy(float)

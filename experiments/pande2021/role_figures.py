@@ -14,13 +14,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.patches import PathPatch, Rectangle
-from matplotlib.path import Path
+from matplotlib.patches import Rectangle
 
 from attnlib.errors import BadValue
 from attnlib.metrics.sieves import COARSE
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
+from attnlib.plots.grids import grid_axes, squares
 from attnlib.plots.labels import number, task_name
 from attnlib.plots.panels import number_cells, panel_grid
 
@@ -198,29 +198,18 @@ def _grid_panels(n: int, rows: pd.DataFrame) -> tuple[Figure, list[Axes], Axes]:
 
 def _cells_panel(panel: Axes, rows: pd.DataFrame) -> None:
     at = rows[["column", "layer"]].to_numpy(float)
-    _squares(panel, at, 0.9, color=style.FAINT, alpha=0.2, label="heads")
+    squares(panel, at, 0.9, color=style.FAINT, alpha=0.2, label="heads")
     for i, role in enumerate(FINE):
         shift = 0.29 * np.array([i % 3 - 1, i // 3 - 1])
         has = (rows[role] == 1).to_numpy()
-        _squares(panel, at[has] + shift, 0.25, color=role_look(role).colour, label=role)
+        squares(panel, at[has] + shift, 0.25, color=role_look(role).colour, label=role)
     wide, tall = int(rows["column"].max()), int(rows["layer"].max())
-    panel.set(aspect="equal", xlim=(0.45, wide + 0.55), ylim=(tall + 0.55, 0.45), ylabel="layer")
-    panel.set_yticks(sorted(rows["layer"].unique())[:: 1 if tall <= 12 else 2])
-    panel.set_xticks([])
+    grid_axes(panel, range(1, wide + 1), sorted(rows["layer"].unique()))
+    panel.set(xlim=(0.45, wide + 0.55), ylim=(tall + 0.55, 0.45), xticks=[], ylabel="layer")
     panel.set_xlabel("heads of the layer, most roles first", fontsize=8)
-    panel.tick_params(length=0, labelsize=7)
-    panel.spines[:].set_visible(False)
     absent = ", ".join(role_name(role) for role in FINE if rows[role].isna().all())
     if absent:
         panel.set_title(f"{absent} undefined", loc="right", fontsize=7.5, fontweight="normal")
-
-
-def _squares(panel: Axes, centres: np.ndarray, side: float, **look: Any) -> None:
-    """All squares of one kind as one shape, which keeps the page small; label tells them apart."""
-    corners = side / 2 * np.array([(-1, -1), (1, -1), (1, 1), (-1, 1), (-1, -1)])
-    vertices = (centres[:, None, :] + corners).reshape(-1, 2)
-    codes = [Path.MOVETO, *[Path.LINETO] * 3, Path.CLOSEPOLY] * len(centres)
-    panel.add_patch(PathPatch(Path(vertices, codes), lw=0, **look))
 
 
 def _key_cell(panel: Axes, width: float) -> None:

@@ -18,11 +18,11 @@ from attnlib.plots import panels, style
 from attnlib.plots.drawing import Drawing, need, true_minus
 from attnlib.plots.labels import task_name
 from attnlib.plots.rows import OURS, PAPER
+from experiments.pande2021.draws import PARTS
 from experiments.pande2021.role_figures import role_look, role_name
 
 LEAST_SCORE = 0.05
 """Scores below are as good as none: a logarithmic axis would be all about them."""
-PARTS = ("initial", "middle", "final")
 _TASK_MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 
@@ -94,11 +94,10 @@ def scores_and_p_values(
     known, tests = scores.dropna(subset=["score", "share"]), p_values.dropna(subset=["p"])
     if tests.empty:
         raise BadValue("no p-value is defined; there is nothing to draw.")
-    low, high = 100 * (tests["p"] < 0.05).mean(), 100 * (tests["p"] > 0.95).mean()
     with style.drawing():
         figure, (left, right) = panels.metric_panels(2, aspect=0.84)
         _cumulative(left, known, threshold, mean)
-        _p_bars(right, tests, low, high)
+        _p_bars(right, tests)
         panels.one_legend(figure, ncols=6)
     both = pd.concat([scores.assign(panel="scores"), p_values.assign(panel="p-values")])
     return Drawing("Cumulative curves and a histogram", figure, both)
@@ -135,7 +134,8 @@ def _cumulative(panel: Axes, rows: pd.DataFrame, threshold: float, mean: float) 
         panel.annotate(name, (value, 1.0), ha=side, fontsize=8, **away)
 
 
-def _p_bars(panel: Axes, tests: pd.DataFrame, low: float, high: float) -> None:
+def _p_bars(panel: Axes, tests: pd.DataFrame) -> None:
+    low, high = 100 * (tests["p"] < 0.05).mean(), 100 * (tests["p"] > 0.95).mean()
     edges, base = np.linspace(0, 1, 21), np.zeros(20)
     for role, part in tests.groupby("role", sort=False):
         height = 100 * np.histogram(part["p"], edges)[0] / len(tests)
@@ -236,7 +236,7 @@ def _change_panel(panel: Axes, rows: pd.DataFrame, colour: str, marks: dict[str,
     panel.axhline(0, color=style.INK, lw=0.8, alpha=0.6)
     for (task, mark), shift in zip(marks.items(), shifts, strict=True):
         part = rows[rows["task"] == task]
-        x = part["part"].map(PARTS.index).to_numpy(float) + shift
+        x = part["part"].map(list(PARTS).index).to_numpy(float) + shift
         panel.vlines(x, part["low"], part["high"], color=colour, lw=2.2, alpha=0.5)
         panel.plot(x, part["change"], mark, color=colour, ms=4.5, mew=0, label=task)
     for edge in (0.5, 1.5):

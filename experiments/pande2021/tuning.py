@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import mode
 
 from attnlib.data.corpora import Corpus
-from attnlib.data.tasks import TASKS, Task
-from attnlib.measuring.bootstrap import REPLICATES, percentile_interval
+from attnlib.data.tasks import TASKS
 from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
+from experiments.shared.intervals import drawn, drawn_places
 from experiments.shared.training.glue import scores
 from experiments.shared.training.taskplans import tuned_model
 
@@ -35,14 +36,14 @@ def tuning(
     model = tuned_model(train, encoder=encoder, task=task, recipe=recipe)
     answers, labels = model.outputs(test)
     kind = TASKS[task]
-    constant = _constant(kind, model.outputs(train)[1] if kind.regression else labels)
-    table = pd.DataFrame({"value": scores(kind, answers, labels)})
-    table["low"], table["high"] = _interval(kind, answers, labels, seed)
+    again = drawn_places(len(labels), np.random.default_rng(seed))
+    values = pd.DataFrame([scores(kind, answers[at], labels[at]) for at in again])
+    found = {metric: drawn(of_draws.to_numpy()) for metric, of_draws in values.items()}
+    table = pd.DataFrame({metric: vars(one) for metric, one in found.items()}).T
+    constant = np.mean(model.outputs(train)[1]) if kind.regression else mode(labels).mode
     ignorant = pd.Series(scores(kind, np.full_like(answers, constant), labels))
     table["constant"] = ignorant.fillna(0.0)  # a constant answer has no correlation
-    numbers = {
-        f"{task}.{row.Index}": Finding(row.value, row.low, row.high) for row in table.itertuples()
-    }
+    numbers = {f"{task}.{metric}": one for metric, one in found.items()}
     told = ("n_train", "steps", "epochs", "final_loss", "seconds", "history", "recipe")
     facts = {
         "inputs": model.facts["n_train"],
@@ -52,22 +53,6 @@ def tuning(
         **{name: model.facts[name] for name in told},
     }
     return Found(table.rename_axis("metric").reset_index(), numbers, facts)
-
-
-def _constant(task: Task, labels: np.ndarray) -> float:
-    """The best answer that ignores the input: the most frequent class, or the mean score."""
-    if task.regression:
-        return float(np.mean(labels))
-    values, counts = np.unique(labels, return_counts=True)
-    return float(values[counts.argmax()])
-
-
-def _interval(task: Task, answers: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarray:
-    """The ends (2, metric) of the interval of every metric, from inputs drawn again."""
-    generator = np.random.default_rng(seed)
-    draws = [generator.integers(0, len(labels), len(labels)) for _ in range(REPLICATES)]
-    drawn = pd.DataFrame([scores(task, answers[at], labels[at]) for at in draws])
-    return np.stack(percentile_interval(drawn.to_numpy()))
 
 
 @experiment(version=1)

@@ -10,12 +10,11 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
-from rich.table import Table
 
 from attnlib.attention.ablation import every_head, every_layer, matched_draws
 from attnlib.attention.interventions import (
@@ -25,6 +24,7 @@ from attnlib.attention.interventions import (
     heads_of_types,
     single_heads,
 )
+from attnlib.commands.shared import console, print_table
 from attnlib.data import corpora
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS, Task
@@ -66,7 +66,7 @@ def ablation(
     task: str,
     heads: Sequence[str],
     *,
-    how: dict[str, Any],
+    how: Mapping[str, Any],
     each: bool = False,
     train: str | None = None,
     train_limit: int | None = None,
@@ -81,7 +81,7 @@ def ablation(
 
     task    questions to answer, such as squad:dev, or a task's inputs, such as rte or mrpc:test
     heads   see `head_words`
-    how     see `manner`
+    how     what is done with the weights, see `manner`
     recipe  epochs and learning rate of the training
     returns the table of `changed_together` or `changed_alone`
     """
@@ -91,6 +91,7 @@ def ablation(
     if own is None:
         check_answered(asked.examples, asked.name)
     check_heads(heads, each, encoder)
+    change = manner(**how)
     width = max_length or min(128 if own else 256, encoder.max_length)
     plan = Recipe(batch_size=16, max_length=width, seed=seed, **recipe)
     train = f"{own.name}:train" if own and train is None else train
@@ -102,11 +103,10 @@ def ablation(
         answering = publishedreader.reader_of(*learnt, encoder=encoder, recipe=vars(plan))
         if max_length is not None:
             answering = answering.reading(max_length)
-    given: Any = {"seed": seed, **how}
     if each:
-        return changed_alone(answering, asked, **given)
+        return changed_alone(answering, asked, seed=seed, **change)
     chosen = chosen_heads(heads, answering.encoder, asked, width)
-    return changed_together(answering, asked, chosen, draws=draws, **given)
+    return changed_together(answering, asked, chosen, draws=draws, seed=seed, **change)
 
 
 # --- what is asked for ----------------------------------------------------------------------------
@@ -123,12 +123,10 @@ def head_words(
     return [*named, *(f"{layer}-*" for layer in layers), *types]
 
 
-def manner(
-    mode: str, *, unit: str, specials: str, renormalise: bool, length: str
-) -> dict[str, Any]:
+def manner(*, mode: str, length: str, **how: Any) -> dict[str, Any]:
     """What is done with the weights, in the words of `Intervention`, which refuses wrong ones."""
     pieces = int(length) if length.isdigit() else length
-    one = Intervention(frozenset(), MODES.get(mode, mode), unit, specials, renormalise, pieces)
+    one = Intervention(frozenset(), MODES.get(mode, mode), length=pieces, **how)
     return {name: value for name, value in vars(one).items() if name != "heads"}
 
 
@@ -150,14 +148,13 @@ def check_heads(given: Sequence[str], each: bool, encoder: Encoder) -> None:
 
 def named_heads(pattern: str, encoder: Encoder) -> frozenset[Head]:
     """Heads by name (5-4), by layer (5-*), or by number (*-4)."""
-    match = re.fullmatch(r"([1-9]\d*|\*)-([1-9]\d*|\*)", pattern)
-    if match is None:
+    if re.fullmatch(r"([1-9]\d*|\*)-([1-9]\d*|\*)", pattern) is None:
         raise BadValue(
             f"'{pattern}' names no head; expected a name such as 5-4, a pattern such as 5-* or "
             f"*-4, or a type: {', '.join(TYPES)}."
         )
-    layer, head = (None if part == "*" else int(part) - 1 for part in match.groups())
-    fits = [(a, b) for a, b in single_heads(encoder) if layer in (None, a) and head in (None, b)]
+    every = single_heads(encoder)
+    fits = [(a, b) for a, b in every if fnmatchcase(f"{a + 1}-{b + 1}", pattern)]
     if not fits:
         raise BadValue(
             f"'{pattern}' names no head of '{encoder.name}'; expected layers 1 to "
@@ -301,7 +298,7 @@ def _task_costs(found: Answers, seed: int) -> Costs:
 # --- on the terminal ------------------------------------------------------------------------------
 
 
-def show_ablation(table: pd.DataFrame, console: Console) -> None:
+def show_ablation(table: pd.DataFrame) -> None:
     """A few variants with their scores, or all heads with what each costs."""
     metric = str(table["metric"].iloc[0]) if "metric" in table else None
     columns: list[tuple[str, Iterable[str]]]
@@ -331,10 +328,8 @@ def show_ablation(table: pd.DataFrame, console: Console) -> None:
             columns += [("loss", _shown(table["loss"], "+.3f"))]
     columns += [("points lost" if metric else "F1 lost", _shown(table["lost"], "+.1f"))]
     columns += [("95 %", _ends(table, "+.1f")), *tests]
-    shown = Table(*(name for name, _ in columns), box=None)
-    for row in zip(*(cells for _, cells in columns), strict=True):
-        shown.add_row(*row)
-    console.print(shown)
+    headings, cells = zip(*columns, strict=True)
+    print_table(headings, zip(*cells, strict=True))
     console.print(note)
 
 

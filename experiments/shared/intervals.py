@@ -16,7 +16,7 @@ TAIL = 100 * (1 - LEVEL) / 2
 def drawn(values: Sequence[float] | np.ndarray) -> Finding:
     """The first value with the interval of the others, which come from inputs drawn again."""
     whole = np.asarray(values, float)
-    if np.isnan(whole[1:]).all():
+    if np.isnan(whole[0]) or np.isnan(whole[1:]).all():
         return Finding(float(whole[0]))
     return Finding(float(whole[0]), *map(float, percentile_interval(whole[1:])))
 

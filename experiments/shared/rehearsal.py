@@ -7,7 +7,7 @@ a figure cannot draw, a chapter that knows only one number of layers.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,6 @@ from attnlib.errors import BadValue
 from bookkit.editions import Chapter, Edition, chapter_parameters, load_edition, notebook_path
 from bookkit.notebooks import run_notebook
 from bookkit.project import project_root
-
-Say = Callable[[str], None]
 
 BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12}
 LARGE = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16}
@@ -38,7 +36,6 @@ def rehearse(
     *,
     shapes: Mapping[str, Mapping[str, int]] = SHAPES,
     folder: Path | None = None,
-    say: Say = print,
 ) -> Path:
     """Run every chapter that has rehearsal settings; the folder of the executed notebooks.
 
@@ -56,12 +53,12 @@ def rehearse(
     for number, chapter in enumerate(chapters, start=1):
         given = _settings(edition, chapter, shapes, place / "models")
         count = f"[{number}/{len(chapters)}] {chapter.page}"
-        say(f"{count}: rehearsing on {Path(given['model']).name} with random weights")
+        print(f"{count}: rehearsing on {Path(given['model']).name} with random weights")
         began = time.perf_counter()
         source = notebook_path(chapter.notebook)
         run_notebook(source, given, place / "notebooks" / f"{chapter.page}.ipynb")
-        say(f"{count}: done in {time.perf_counter() - began:.0f} s")
-    say(f"{edition.title}: {len(chapters)} chapters run from end to end")
+        print(f"{count}: done in {time.perf_counter() - began:.0f} s")
+    print(f"{edition.title}: {len(chapters)} chapters run from end to end")
     return place / "notebooks"
 
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.stats.contingency import crosstab
 from sklearn.metrics import adjusted_mutual_info_score, confusion_matrix
 
 from attnlib.errors import BadValue
-from attnlib.measuring.significance import benjamini_hochberg
 from experiments.shared.intervals import chance_p
 
 SHUFFLES = 2000
@@ -103,15 +102,6 @@ def shuffled_p(
     order = dealt(groups, SHUFFLES, np.random.default_rng(seed))
     by_chance = statistic(np.einsum("na,pnb->pab", first, second[order], optimize=True))
     return chance_p(float(statistic(counts)), by_chance)
-
-
-def controlled(p: ArrayLike) -> Float[np.ndarray, " test"]:
-    """False discoveries controlled (Benjamini and Hochberg) among the tests that have a p."""
-    found = np.array(p, dtype=float)
-    known = ~np.isnan(found)
-    if known.any():
-        found[known] = benjamini_hochberg(found[known])
-    return found
 
 
 def dealt(

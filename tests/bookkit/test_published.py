@@ -21,7 +21,7 @@ def laid_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]
     (tmp_path / "book" / "published").mkdir(parents=True)
     seen: dict[str, Path] = {}
 
-    def pages(edition: object, executed: dict[str, Path], folder: Path, say: object) -> Path:
+    def pages(edition: object, executed: dict[str, Path], folder: Path) -> Path:
         seen.update(executed)
         return folder / "html" / "index.html"
 
@@ -41,28 +41,30 @@ def executed(name: str, **changes: str) -> str:
     return json.dumps(book)
 
 
-def test_text_is_todays_and_what_was_not_published_is_left_out(laid_out: dict[str, Path]) -> None:
+def test_text_is_todays_and_what_was_not_published_is_left_out(
+    laid_out: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = laid_out.pop("root") / "book" / "published"
     (folder / "first_look.ipynb").write_text(executed("first_look"), encoding="utf-8")
-    said: list[str] = []
-    build_published(said.append)
+    build_published()
     assert list(laid_out) == ["first_look"]
     assert "An old title" not in laid_out["first_look"].read_text(encoding="utf-8")
-    assert "clark2019: not published, left out" in said
+    assert "clark2019: not published, left out" in capsys.readouterr().out.splitlines()
 
 
-def test_a_chapter_whose_code_has_changed_is_shown_as_it_was(laid_out: dict[str, Path]) -> None:
+def test_a_chapter_whose_code_has_changed_is_shown_as_it_was(
+    laid_out: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = laid_out.pop("root") / "book" / "published"
     (folder / "first_look.ipynb").write_text(executed("first_look", grid="1 + 1"), encoding="utf-8")
-    said: list[str] = []
-    build_published(said.append)
+    build_published()
     assert "An old title" in laid_out["first_look"].read_text(encoding="utf-8")
-    assert any("first_look: its code has changed since it was run" in line for line in said)
+    assert "first_look: its code has changed since it was run" in capsys.readouterr().out
 
 
 def test_nothing_published_is_one_sentence(laid_out: dict[str, Path]) -> None:
     with pytest.raises(UnknownName, match="Run `attnlib book standard` and `attnlib publish`"):
-        build_published(lambda line: None)
+        build_published()
 
 
 @pytest.fixture
@@ -82,7 +84,7 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_one_chapter_is_published_with_its_variants_and_nothing_else_moves(shelf: Path) -> None:
-    building.publish("standard", only="first_look", say=lambda line: None)
+    building.publish("standard", only="first_look")
     assert {path.name for path in shelf.glob("*.ipynb")} == {
         "first_look.ipynb",
         "first_look-minilm-l6.ipynb",
@@ -93,9 +95,9 @@ def test_one_chapter_is_published_with_its_variants_and_nothing_else_moves(shelf
 
 def test_a_chapter_that_was_not_run_is_not_published(shelf: Path) -> None:
     with pytest.raises(UnknownName, match="'clark2019' of standard was not run here"):
-        building.publish("standard", only="clark2019", say=lambda line: None)
+        building.publish("standard", only="clark2019")
     with pytest.raises(UnknownName, match="was not run here"):
-        building.publish("standard", say=lambda line: None)
+        building.publish("standard")
     assert not list(shelf.glob("*.ipynb"))
 
 

@@ -198,7 +198,7 @@ def test_a_book_is_run_and_judged_without_attention(tmp_path: Path) -> None:
 BUILD = """
 from bookkit.building import build_book
 
-told = str(build_book("tiny", say=lambda line: None))
+told = str(build_book("tiny"))
 """
 
 

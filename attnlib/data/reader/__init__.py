@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from attnlib.data.reader.check import Tagger, problems
+from attnlib.data.reader.check import problems
 from attnlib.data.reader.markup import Passage, ReaderError, parse
 from attnlib.errors import UnknownName, did_you_mean
 
-__all__ = ["Passage", "ReaderError", "Tagger", "frame_table", "passage", "passages", "problems"]
+__all__ = ["Passage", "ReaderError", "frame_table", "passage", "passages", "problems"]
 
 FOLDER = Path(__file__).with_name("passages")
-FRAMES = Path(__file__).with_name("frames.toml")
 
 
 @cache
@@ -34,7 +33,6 @@ def passage(name: str) -> Passage:
 
 
 @cache
-def frame_table(path: Path = FRAMES) -> Mapping[str, Sequence[str]]:
+def frame_table() -> Mapping[str, Sequence[str]]:
     """The frames the Reader uses, each with its core elements as FrameNet 1.7 has them."""
-    with open(path, "rb") as file:
-        return tomllib.load(file)
+    return tomllib.loads(Path(__file__).with_name("frames.toml").read_text(encoding="utf-8"))

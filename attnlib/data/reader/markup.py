@@ -62,12 +62,8 @@ class Mention:
     entity: str
     type: str
     overruled: bool
-    line: int
-    column: int
-
-    @property
-    def at(self) -> str:
-        return f"{self.line}:{self.column}"
+    at: str
+    """Its line and column in the file, as messages have them."""
 
 
 @dataclass(frozen=True)
@@ -246,7 +242,7 @@ class _Parser:
             marked = one.head is not None or end - start == 1
             self.expect(marked, at, "a mention of several words needs one '^'")
             self.expect(start <= head < end, at, "'^' does not stand before a word")
-            self.mentions.append(Mention(start, end, head, *one.label, *at))
+            self.mentions.append(Mention(start, end, head, *one.label, f"{number}:{one.column}"))
 
     def _without_markup(self, number: int, line: str) -> tuple[str, list[_Bracket]]:
         """The text of a line, and the mentions marked in it, inner ones first."""

@@ -10,11 +10,9 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
-from attnlib.data.reader.markup import Frame, Passage
+from attnlib.data.reader.convert import to_frames
+from attnlib.data.reader.markup import Passage
 
-LONGEST_SENTENCE = 12
-LONGEST_ELEMENT = 3
-NEAREST_LINK = 2
 INKS = ("cyan", "magenta", "green", "yellow", "blue", "red", "bright_cyan", "bright_magenta")
 
 
@@ -22,9 +20,8 @@ def statistics(passages: Sequence[Passage]) -> dict[str, Any]:
     """Counts over all passages, as `attnlib reader --stats` shows them."""
     mentions = [mention for one in passages for mention in one.mentions]
     questions = [question for one in passages for question in one.questions]
-    links = [
-        (one, frame, span) for one in passages for frame in one.frames for _, span in frame.elements
-    ]
+    frames = [frame for one in passages for frame in to_frames(one)]
+    links = [(frame, span) for frame in frames for _, span in frame.elements]
     return {
         "passages": len(passages),
         "sentences": sum(len(one.sentences) for one in passages),
@@ -34,27 +31,16 @@ def statistics(passages: Sequence[Passage]) -> dict[str, Any]:
         "mentions_by_type": dict(Counter(mention.type for mention in mentions)),
         "nested_mentions": sum(_nested(one) for one in passages),
         "cataphora": sum(_cataphora(one) for one in passages),
-        "frames": len({frame.frame for one in passages for frame in one.frames}),
-        "predicates": sum(len(one.frames) for one in passages),
+        "frames": len({frame.frame for frame in frames}),
+        "predicates": len(frames),
         "frame_links": len(links),
-        "frame_links_kovaleva": sum(passes_filter(*link) for link in links),
+        "frame_links_kovaleva": sum(frame.passes_filter(span) for frame, span in links),
         "questions": len(questions),
         "questions_by_kind": dict(Counter(question.kind for question in questions)),
         "questions_hard": sum(question.hard for question in questions),
         "questions_over_sentences": sum(len(question.sentences) > 1 for question in questions),
         "registers": dict(Counter(one.register for one in passages)),
     }
-
-
-def passes_filter(passage: Passage, frame: Frame, element: tuple[int, int]) -> bool:
-    """Kovaleva 2019, sec. 4.2: short sentence, short element, link at least two tokens long."""
-    start, end = passage.sentences[frame.sentence]
-    before, after = frame.target[0] - (element[1] - 1), element[0] - (frame.target[1] - 1)
-    return (
-        end - start <= LONGEST_SENTENCE
-        and element[1] - element[0] <= LONGEST_ELEMENT
-        and max(before, after) >= NEAREST_LINK
-    )
 
 
 def _nested(passage: Passage) -> int:

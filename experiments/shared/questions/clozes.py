@@ -214,7 +214,8 @@ def _asked(gap: _Gap, lemma: Lemma) -> tuple[str, bool] | None:
         return None
     link = gap.noun.head if gap.noun.dep_ == "pobj" else None
     if _holder(gap, link, clause.verb) != clause.verb:
-        if link is None or gap.kind == "NOUN" or gap.wh == "when" or not _is_in(gap, clause.after):
+        stays = any(token in gap for token in clause.after)
+        if link is None or gap.kind == "NOUN" or gap.wh == "when" or not stays:
             return None
         wh = "whom" if gap.wh == "who" else gap.wh
         rest = f"{verb} {_written(clause.after, gap.phrase, wh)}"
@@ -227,10 +228,6 @@ def _asked(gap: _Gap, lemma: Lemma) -> tuple[str, bool] | None:
         for part in (clause.middle, clause.after, clause.before)
     )
     return _joined(f"{front} {text} {subject}", middle, form, after, before), True
-
-
-def _is_in(gap: _Gap, tokens: list[Any]) -> bool:
-    return any(token in gap for token in tokens)
 
 
 def _joined(start: str, middle: list[Any], verb: str, after: list[Any], before: list[Any]) -> str:

@@ -55,13 +55,13 @@ def register() -> None:
 
 def _read(split: str, folder: Path, options: Options) -> Read:
     """Questions on one side of the articles; what was made is kept where the options say."""
-    paragraphs = sample_paragraphs(folder, options.cache)
-    items = [item for item in paragraphs.items if goes_to_dev(item.article) == (split == "dev")]
+    paragraphs, left_out = sample_paragraphs(folder, options.cache)
+    items = [item for item in paragraphs if goes_to_dev(item.article) == (split == "dev")]
     texts = [(item.id, item.text) for item in items]
     name = f"questions/wiki-{split}"
     kept = kept_file(options.cache, name, VERSION, parser_digest(), texts)
     made, skipped = made_questions(items, n=options.limit, seed=options.seed, kept=kept)
-    return made, skipped + Counter(paragraphs.skipped)
+    return made, skipped + left_out
 
 
 def made_questions(

@@ -24,7 +24,7 @@ from attnlib.errors import BadValue, check_choice
 from attnlib.models import Encoder, random_encoder
 from experiments.shared.training.glue import check_parts, check_varied, known_task, labels_of
 from experiments.shared.training.kept_models import home_of, tuned
-from experiments.shared.training.loop import SECONDS_BETWEEN, Recipe
+from experiments.shared.training.loop import Recipe
 
 STARTS = {
     "pretrained": "{}, fine-tuned on {}",
@@ -148,7 +148,6 @@ def finetuned(
     recipe: Recipe | None = None,
     start: str = "pretrained",
     cache: Path | None = None,
-    every: float = SECONDS_BETWEEN,
 ) -> FineTuned:
     """The encoder trained on the corpus for a task; read back if that was done before.
 
@@ -156,7 +155,7 @@ def finetuned(
            random ones (of the same shape, by the recipe's seed; Kovaleva 2019, sec. 4.3), and
            "frozen" the head alone on an encoder that stays as it is, without dropout.
     cache  where results are kept under a key of all that decides them; by default beside the
-           assets. Checkpoints, one every `every` seconds, lie in the same place until the end.
+           assets. Checkpoints lie in the same place until the end.
     Classes are learnt by cross-entropy, scores by mean squared error.
     """
     known, how = known_task(task), recipe or Recipe()
@@ -203,7 +202,6 @@ def finetuned(
         model_of=partial(_random, encoder, how.seed) if start == "random" else None,
         learning=("head",) if start == "frozen" else ("head", "encoder"),
         about=about,
-        every=every,
     )
     return FineTuned(own, head, known, facts)
 

@@ -111,7 +111,6 @@ def tuned(
     model_of: Callable[[], Any] | None = None,
     learning: Sequence[str] = ("encoder", "head"),
     about: Mapping[str, Any],
-    every: float,
 ) -> tuple[Encoder, H, dict[str, Any]]:
     """An encoder and its head as kept in the folder, or trained for it and kept; and the facts.
 
@@ -136,7 +135,7 @@ def tuned(
         own = blank()
         loss, parts = loss_of(*own), modules(own)
         learns = nn.ModuleDict({part: parts[part] for part in learning}).requires_grad_(True)
-        went = train(learns, examples, Collator(encoder), loss, recipe, folder, every)
+        went = train(learns, examples, Collator(encoder), loss, recipe, folder)
         learns.requires_grad_(False)
         facts = {
             **about,

@@ -30,6 +30,7 @@ POOL = 20
 HISTORY = 100
 """Points of the loss curve, about."""
 SECONDS_BETWEEN = 60.0
+"""From one checkpoint to the next."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,6 @@ def train(
     loss: Callable[[Batch], Tensor],
     recipe: Recipe,
     folder: Path,
-    every: float = SECONDS_BETWEEN,
 ) -> Trained:
     """Minimise `loss`, the mean over a batch, in all weights of `module` that ask for gradients.
 
@@ -129,7 +129,7 @@ def train(
                 tick(run.state.steps, n_steps)
                 _step(run, loss(batch), recipe, n_steps, folder)
                 waited = time.perf_counter() - run.kept
-                if run.state.steps % per_epoch == 0 or waited >= every:
+                if run.state.steps % per_epoch == 0 or waited >= SECONDS_BETWEEN:
                     run.keep(folder)
             tick(run.state.steps, n_steps)
         finally:
@@ -236,15 +236,14 @@ class _Run:
         }
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            older = _checkpoints(folder)
             draft = folder / ".draft-checkpoint"  # nobody else trains for this folder
             with draft.open("wb") as stream:
                 torch.save(content, stream)
-            sha256 = sha256_of(draft)
-            draft.replace(folder / f"checkpoint-{self.state.steps:09d}-{sha256}.pt")
-            for old in older:
-                if f"-{sha256}." not in old.name:
-                    old.unlink(missing_ok=True)
+            name = f"checkpoint-{self.state.steps:09d}-{sha256_of(draft)}.pt"
+            kept = draft.replace(folder / name)
+            for path in _checkpoints(folder):
+                if path != kept:
+                    path.unlink(missing_ok=True)
         except (OSError, RuntimeError) as error:  # it costs time, not the result
             warnings.warn(f"no checkpoint could be written to {folder}: {error}", stacklevel=2)
 

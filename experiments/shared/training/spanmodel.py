@@ -25,7 +25,7 @@ from attnlib.models import Encoder
 from experiments.shared.training.answers import check_answered
 from experiments.shared.training.finetune import draw_layers
 from experiments.shared.training.kept_models import home_of, tuned
-from experiments.shared.training.loop import SECONDS_BETWEEN, Recipe
+from experiments.shared.training.loop import Recipe
 
 STRIDE = 128
 VERSION = 1
@@ -53,17 +53,11 @@ class Window:
 
     def span_of(self, start: int, end: int) -> tuple[int, int] | None:
         """First and last piece that cover characters start..end; None if they are not all here."""
-        inside = [
-            piece
-            for piece, place in enumerate(self.places)
-            if place is not None and place[0] < end and place[1] > start
-        ]
-        if not inside:
+        held = {piece: place for piece, place in enumerate(self.places) if place is not None}
+        inside = [piece for piece, (a, b) in held.items() if a < end and b > start]
+        if not inside or held[inside[0]][0] > start or held[inside[-1]][1] < end:
             return None
-        first, last = self.places[inside[0]], self.places[inside[-1]]
-        assert first is not None and last is not None
-        whole = first[0] <= start and last[1] >= end
-        return (inside[0], inside[-1]) if whole else None
+        return inside[0], inside[-1]
 
 
 @dataclass(frozen=True)
@@ -326,7 +320,6 @@ def spantuned(
     recipe: Recipe | None = None,
     stride: int = STRIDE,
     cache: Path | None = None,
-    every: float = SECONDS_BETWEEN,
 ) -> SpanReader:
     """The encoder trained to read answers out of a corpus of questions; kept like `finetuned`.
 
@@ -369,7 +362,6 @@ def spantuned(
         name=f"{encoder.name}, fine-tuned on {corpus.name.partition(':')[0]}",
         head_of=lambda own: SpanHead(own, how.seed),
         about=about,
-        every=every,
     )
     # The key knows a stride by the windows it makes, and short texts have one whatever it is.
     return SpanReader(own, head, {**facts, "stride": stride})

@@ -162,7 +162,7 @@ def test_replays_are_whole_passes_to_the_last_bit(encoder: Encoder) -> None:
 
 def test_layers_are_found_but_where_they_are_shared(encoder: Encoder) -> None:
     shared = encoder.model.config.model_type == "albert"
-    layers, _ = ablation._recorded(encoder, batch_of(encoder), "pair")
+    layers, _ = ablation._recorded(encoder, batch_of(encoder))
     assert len(layers) == (0 if shared else LAYERS)
 
 
@@ -200,19 +200,6 @@ def test_the_plain_pass_is_made_only_where_it_pays(bert: Encoder) -> None:
         assert runs[0] == expected
 
 
-def test_segment_ids_reach_the_replays(bert: Encoder) -> None:
-    batch = batch_of(bert)
-    variants = [[], [Intervention(frozenset({(2, 1)}), "uniform")]]
-    edits = [lambda layer, maps: maps, edit_of(batch, frozenset({(2, 1)}), SETTINGS[1])]
-    answers = {
-        ids: list(replays(bert, batch, variants, segment_ids=ids)) for ids in ("pair", "zeros")
-    }
-    for place, edit in enumerate(edits):
-        for ids, found in answers.items():
-            assert apart(found[place], by_hand(bert, batch, edit, ids), batch) < 2e-5
-        assert apart(answers["pair"][place], answers["zeros"][place], batch) > 1e-3
-
-
 def test_replays_inside_inference_mode(bert: Encoder) -> None:
     batch, variants = batch_of(bert), variants_of(bert)
     whole = [run_changed(bert, batch, variant) for variant in variants]
@@ -226,7 +213,7 @@ def test_a_list_of_other_modules_is_no_list_of_layers(bert: Encoder) -> None:
     whole = [run_changed(bert, batch, variant) for variant in variants]
     decoy = nn.ModuleList(nn.Identity() for _ in range(LAYERS))
     bert.model._modules = {"decoy": decoy, **bert.model._modules}
-    assert ablation._recorded(bert, batch, "pair")[0] == []
+    assert ablation._recorded(bert, batch)[0] == []
     found = list(replays(bert, batch, variants))
     assert all(torch.equal(a, b) for a, b in zip(found, whole, strict=True))
 

@@ -99,10 +99,10 @@ def edited(maps: Tensor, batch: Batch, heads: list[int], settings: dict[str, Any
 Edit = Callable[[int, Tensor], Tensor]
 
 
-def by_hand(encoder: Encoder, batch: Batch, edit: Edit, segment_ids: str = "pair") -> Tensor:
+def by_hand(encoder: Encoder, batch: Batch, edit: Edit) -> Tensor:
     """The last hidden states of a BERT, layer after layer, with its maps edited."""
     model, n_heads = encoder.model, encoder.n_heads
-    inputs = model_inputs(batch, encoder, segment_ids)
+    inputs = model_inputs(batch, encoder)
     types = inputs["token_type_ids"]
     with torch.no_grad():
         hidden = model.embeddings(input_ids=batch.ids, token_type_ids=types).double()

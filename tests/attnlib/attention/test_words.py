@@ -135,7 +135,7 @@ def test_words_without_pieces_are_not_real(bert: Encoder) -> None:
     # The last word is dropped by the tokenizer too: the map ends before it.
     assert maps.real.tolist() == [[True, True, False, True, True, False, True, True]]
     assert maps.real_words().tolist() == [maps.real[0, N_SPECIAL:].tolist()]
-    assert maps.n_words == 6 and len(maps) == 1
+    assert maps.n_words == 6 and len(maps.index) == 1
     assert not maps.weights[0, :, ~maps.real[0]].any()
     assert not maps.weights[0, :, :, ~maps.real[0]].any()
 
@@ -156,8 +156,8 @@ def test_only_one_batch_is_held(bert: Encoder) -> None:
     with watched(lambda *at: done.append(at)):
         stream = word_maps(bert, EXAMPLES, batch_size=2, max_length=66)
         first = next(stream)
-        assert isinstance(first, WordMaps) and len(first) == 2 and done == []
-        assert [len(maps) for maps in stream] == [2, 1] and done == [(2, 5), (4, 5), (5, 5)]
+        assert isinstance(first, WordMaps) and len(first.index) == 2 and done == []
+        assert [len(maps.index) for maps in stream] == [2, 1] and done == [(2, 5), (4, 5), (5, 5)]
 
 
 def test_long_examples_are_skipped_and_counted_or_refused(bert: Encoder) -> None:

@@ -55,8 +55,6 @@ def test_every_file_is_pinned_or_says_that_the_hub_vouches(asset: Asset, form: F
     for file in form.files + form.inputs:
         if file.sha256:
             assert re.fullmatch(r"[0-9a-f]{64}", file.sha256)
-        elif file.git_sha1:
-            assert re.fullmatch(r"[0-9a-f]{40}", file.git_sha1)
         else:
             assert form.hub is not None
             assert file.verify == "hub-etag"

@@ -10,8 +10,9 @@ import pytest
 from attnlib import load_corpus
 from attnlib.data import reader
 from attnlib.data.reader import ReaderError, frame_table, passages, problems
+from attnlib.data.reader.convert import to_frames
 from attnlib.data.reader.markup import Passage, parse
-from attnlib.data.reader.summary import passes_filter, statistics
+from attnlib.data.reader.summary import statistics
 
 GOOD = """title: The key
 register: narrative
@@ -192,13 +193,14 @@ def test_the_reader_is_as_large_as_promised() -> None:
 
 
 def test_kovalevas_filter_by_hand(good: Passage) -> None:
-    (frame,) = good.frames
+    (frame,) = to_frames(good)
     donor, theme = (span for _, span in frame.elements)
-    assert not passes_filter(good, frame, donor), "the sentence is too long"
+    assert not frame.passes_filter(donor), "the sentence is too long"
     start, _ = good.sentences[1]
-    short = replace(good, sentences=(good.sentences[0], (start, start + 12), *good.sentences[2:]))
-    assert passes_filter(short, frame, donor), "'neighbour quietly handed': two tokens apart"
-    assert not passes_filter(short, frame, theme), "'handed it': next to each other"
+    sentences = (good.sentences[0], (start, start + 12), *good.sentences[2:])
+    (short,) = to_frames(replace(good, sentences=sentences))
+    assert short.passes_filter(donor), "'neighbour quietly handed': two tokens apart"
+    assert not short.passes_filter(theme), "'handed it': next to each other"
 
 
 def test_the_reader_loads_as_corpora() -> None:

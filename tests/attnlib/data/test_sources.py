@@ -269,10 +269,10 @@ def test_a_pin_goes_before_what_the_hub_promises(
     world.write(world.toml(world.hub_form(pins(world))))
     world.content = {name: blob + b"changed" for name, blob in world.content.items()}
     serve_hub(world, monkeypatch)
-    with pytest.raises(ChecksumError, match=r"config\.json has git id"):
+    with pytest.raises(ChecksumError, match=r"config\.json has sha256"):
         assets.resolve("toy-model")
     fill_hub_cache(world, monkeypatch)
-    with pytest.raises(ChecksumError, match=r"config\.json has git id"):
+    with pytest.raises(ChecksumError, match=r"config\.json has sha256"):
         assets.resolve("toy-model")
     assert world.leftovers() == []
 

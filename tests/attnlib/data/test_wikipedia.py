@@ -144,8 +144,8 @@ def test_dump_leaves_out_redirects_and_other_namespaces(tmp_path: Path) -> None:
         PAGE.format("Pond", 0, "", "A pond is &amp;quot;small&amp;quot; water."),
     )
     assert [title for title, _ in read_dump(path)] == ["Heron", "Pond"]
-    found = paragraphs_of_dump(path, min_words=3)
-    assert [p.text for p in found.items] == [
+    found, _ = paragraphs_of_dump(path, min_words=3)
+    assert [p.text for p in found] == [
         "The heron waits for fish.",
         'A pond is "small" water.',
     ]
@@ -176,8 +176,8 @@ def test_kept_paragraphs_are_those_that_were_extracted(
 ) -> None:
     folder, cache = sample(tmp_path, PROSE, f"{PROSE}\n\n{PROSE[:-1]}"), tmp_path / "deep" / "c"
     made = sample_paragraphs(folder, None)
-    assert made.items == (Paragraph("É0", 0, PROSE), Paragraph("É1", 0, PROSE))
-    assert made.skipped == {"does not end like a sentence": 1}
+    assert made[0] == [Paragraph("É0", 0, PROSE), Paragraph("É1", 0, PROSE)]
+    assert made[1] == {"does not end like a sentence": 1}
     assert sample_paragraphs(folder, cache) == made
     (kept,) = (cache / "paragraphs").iterdir()
     assert re.fullmatch(r"wiki-sample-v1-[0-9a-f]{12}\.jsonl", kept.name)
@@ -190,13 +190,13 @@ def test_kept_paragraphs_are_those_that_were_extracted(
     kept.write_bytes(kept.read_bytes().replace("Sö".encode(), b"Se", 1))
     assert sample_paragraphs(folder, cache) == made  # damaged: made again
     sample(tmp_path, PROSE)
-    assert len(sample_paragraphs(folder, cache).items) == 1  # another dump has another file
+    assert len(sample_paragraphs(folder, cache)[0]) == 1  # another dump has another file
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     folder, cache = sample(tmp_path, PROSE), tmp_path / "file" / "below"
     (tmp_path / "file").write_text("in the way")
-    assert len(sample_paragraphs(folder, cache).items) == 1
+    assert len(sample_paragraphs(folder, cache)[0]) == 1
 
 
 def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ def test_alpha_moves_the_border() -> None:
         ({"test": "x"}, "expected one of z, t"),
         ({"control": "bonferroni"}, "none, bh, holm"),
         ({"alpha": 0.0}, "alpha is 0.0"),
-        ({"alpha": 1.0}, "between 0 and 1"),
+        ({"alpha": 1.0}, "expected 0 < alpha"),
     ],
 )
 def test_what_a_test_cannot_use_is_refused(wrong: dict[str, object], message: str) -> None:

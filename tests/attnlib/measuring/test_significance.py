@@ -474,7 +474,6 @@ SCORES = np.ones((4, 2))
         (lambda: decided_by(SCORES, 3.0, [1, 3], seed=0), "from 2 to the 4"),
         (lambda: decided_by(SCORES, 3.0, [5], seed=0), "from 2 to the 4"),
         (lambda: decided_by(SCORES, 3.0, [2], seed=0, repeats=0), "1 repeat or more"),
-        (lambda: decided_by(SCORES, 3.0, [2], seed=0, alpha=1.5), "alpha is 1.5"),
     ],
 )
 def test_bad_input_is_named(call: Callable[[], object], message: str) -> None:

@@ -22,8 +22,7 @@ from attnlib.data.examples import Example, ParsedText, Segment, TaskExample, Tre
 from attnlib.errors import BadValue, UnknownName
 from attnlib.measuring.stream import Measurement, measure
 from attnlib.metrics import sieves
-from attnlib.metrics.mass import mass_by_query
-from attnlib.metrics.registry import METRICS, Metric, Partial
+from attnlib.metrics.registry import METRICS, Metric, Partial, mass_by_query
 from attnlib.metrics.relations import Relation
 from attnlib.metrics.sieves import (
     SIEVES,

@@ -6,12 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 
 from attnlib.data.examples import ParsedText, Tree
-from attnlib.errors import BadValue
 from attnlib.metrics.links import words_of
-from attnlib.metrics.word_kinds import FEATURES, SPECIAL, stripe, stripe_metrics
+from attnlib.metrics.word_kinds import FEATURES, SPECIAL, stripe_metrics
 from attnlib.models import Encoder, load_encoder
 from tests.attnlib.metrics.test_links import TREE, attention_on
 from tests.families import folders, one_thread
@@ -42,11 +40,10 @@ def bert(folders: Callable[[str], Path]) -> Encoder:
     return load_encoder(folders("bert"), device="cpu")
 
 
-@pytest.mark.parametrize("variant", ["paper", "authors"])
-def test_every_kind_equals_a_loop(bert: Encoder, variant: str) -> None:
+def test_every_kind_equals_a_loop(bert: Encoder) -> None:
     attention = attention_on(bert, EXAMPLES)
     batch = attention.batch
-    found = {m.key: m(attention) for m in stripe_metrics(EXAMPLES, variant)}
+    found = {m.key: m(attention) for m in stripe_metrics(EXAMPLES)}
     assert set(found) == {f"stripe_{name}" for name in (*KINDS, *SPECIAL)}
     for row, index in enumerate(batch.index):
         n = int(batch.real[row].sum())
@@ -57,7 +54,7 @@ def test_every_kind_equals_a_loop(bert: Encoder, variant: str) -> None:
         places |= {"cls": [0], "sep": [n - 1]}
         for name, own in places.items():
             partial = found[f"stripe_{name}"]
-            assert float(partial.weight[row]) == float(bool(own) or variant == "authors"), name
+            assert float(partial.weight[row]) == float(bool(own)), name
             for head in range(2):
                 sums = [float(attention.weights[row, head, :n, k].sum()) / n for k in own]
                 assert float(partial.total[row, head]) == pytest.approx(max(sums, default=0.0))
@@ -73,8 +70,3 @@ def test_words_of_a_text_with_places() -> None:
     pair = ParsedText("p", "It  rained.", "Why?", None, ((0, 4, 10), (0, 3)), (1, -1, 1, -1, 3),
                       ("x",) * 5, ("X",) * 5)  # fmt: skip
     assert words_of(pair) == ["It", "rained", ".", "Why", "?"]
-
-
-def test_another_variant_is_refused() -> None:
-    with pytest.raises(BadValue, match="mine"):
-        stripe(torch.ones(1, 1, 2), torch.ones(1, 2, dtype=torch.bool), "mine")

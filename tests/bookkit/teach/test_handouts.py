@@ -208,16 +208,16 @@ def test_teach_writes_copies_and_slides(run: Any, tmp_path: Path) -> None:
 def test_teach_says_what_it_cannot_do(run: Any, tmp_path: Path) -> None:
     code, _, err = run("teach", "clark", "--out", tmp_path)
     assert code == 2 and "Did you mean 'clark2019'?" in err
-    said: list[str] = []
-    handouts.teach(["clark2019"], tmp_path, edition="paper", say=said.append)
-    assert "no slides" in said[0] and "attnlib book pocket --only clark2019" in said[0]
+    _, out, _ = run("teach", "clark2019", "--out", tmp_path, "--edition", "paper")
+    said = out.splitlines()[0]
+    assert "no slides" in said and "attnlib book pocket --only clark2019" in said
 
 
 def test_a_book_may_have_no_exercises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exercises, "project_root", lambda: tmp_path)
     monkeypatch.setattr(handouts, "project_root", lambda: tmp_path)
     assert handouts.teachable() == [] and handouts.exercise_counts() == {"exercises": 0}
-    assert handouts.hand_out(handouts.teachable(), {}, tmp_path / "out") == []
+    assert handouts.hand_outs(handouts.teachable(), {}) == {}
     with pytest.raises(UnknownName, match=r"exercise 'clark-3'\. Known: none"):
         exercises.check("clark-3", 1)
 

@@ -21,7 +21,7 @@ from bookkit.errors import NotebookError
 from bookkit.pages.site import external_loads
 from bookkit.pagetables import claim_rows
 from bookkit.store import Store
-from bookkit.teach.handouts import hand_out
+from bookkit.teach.handouts import hand_outs
 from bookkit.teach.plain_markdown import Words, papers_of
 from bookkit.teach.slides import deck, discussion, figures_of
 from tests.chromium import Page, browser_or_skip
@@ -221,7 +221,9 @@ def page() -> Iterator[Page]:
 @pytest.fixture(scope="module")
 def clark(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (source,) = [path for path in PUBLISHED if path.stem == "clark2019"]
-    _, target = hand_out(["clark2019"], {"clark2019": source}, tmp_path_factory.mktemp("slides"))
+    texts = hand_outs(["clark2019"], {"clark2019": source})
+    target = tmp_path_factory.mktemp("slides") / "clark2019.html"
+    target.write_text(texts["slides/clark2019.html"], encoding="utf-8")
     return target
 
 

@@ -170,7 +170,7 @@ def test_building_writes_the_file_that_researchers_load(
     ran = tmp_path / "_build" / "standard" / "notebooks"
     ran.mkdir(parents=True)
     (ran / "agreement.ipynb").write_text(executed(drawn), encoding="utf-8")
-    building.publish("standard", only="agreement", say=lambda line: None)
+    building.publish("standard", only="agreement")
     written = tmp_path / "book" / "published" / "atlas" / f"{drawn.model}.json"
     assert load(written).card("2-2") == drawn.card("2-2")
 

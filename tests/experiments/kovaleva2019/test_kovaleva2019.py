@@ -17,6 +17,7 @@ from attnlib.data.corpora import Corpus
 from attnlib.data.examples import FrameExample, Span
 from attnlib.data.tasks import TASKS
 from attnlib.errors import BadValue, CorpusError
+from attnlib.measuring.bootstrap import REPLICATES
 from attnlib.measuring.head_tables import head_rows
 from attnlib.models import Encoder, load_encoder
 from bookkit.claims import load_paper
@@ -340,7 +341,7 @@ def test_shares_are_corrected_by_what_the_network_mistakes() -> None:
 def test_heads_are_drawn_whole() -> None:
     maps = pd.DataFrame({"model": list("aabccc"), "layer": 1, "head": 2})
     draws = patterns.drawn_heads(maps, seed=0)
-    assert draws[0].tolist() == [0, 1, 2, 3, 4, 5] and len(draws) == 1 + tuning.REPLICATES
+    assert draws[0].tolist() == [0, 1, 2, 3, 4, 5] and len(draws) == 1 + REPLICATES
     for at in draws[1:50]:
         counts = np.bincount(at, minlength=6)
         assert counts[0] == counts[1] and counts[3] == counts[4] == counts[5]

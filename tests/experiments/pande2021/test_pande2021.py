@@ -32,6 +32,7 @@ from experiments.pande2021 import authors, bias_scores, draws, sieves
 from experiments.pande2021.bias_scores import BLOCK
 from experiments.pande2021.draws import depth, role_numbers
 from experiments.pande2021.tuning import tuning_overview
+from experiments.shared.intervals import drawn
 from experiments.shared.training.taskplans import Plan, over_tasks, task_plans
 from tests.attnlib.measuring.test_roles import TEXTS, corpus_of, scores_of
 from tests.families import one_thread, word_piece_tokenizer
@@ -444,11 +445,11 @@ def test_thirds_of_the_layers() -> None:
 
 def test_draw_0_is_the_value_and_the_others_its_interval() -> None:
     rest = np.arange(1.0, 202.0)
-    found = draws.finding(np.concatenate([[5.0], rest, [NAN]]))
+    found = drawn(np.concatenate([[5.0], rest, [NAN]]))
     assert (found.value, found.low, found.high) == pytest.approx((5.0, 6.0, 196.0))
-    alone = draws.finding(np.array([2.0, NAN]))
+    alone = drawn(np.array([2.0, NAN]))
     assert alone.value == 2 and math.isnan(alone.low)
-    undefined = draws.finding(np.array([NAN, 1.0, 2.0]))
+    undefined = drawn(np.array([NAN, 1.0, 2.0]))
     assert math.isnan(undefined.value) and math.isnan(undefined.high)
 
 

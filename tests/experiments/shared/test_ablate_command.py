@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -12,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from rich.console import Console
 
 from attnlib.attention.ablation import matched_draws
 from attnlib.attention.interventions import Intervention
@@ -153,9 +151,9 @@ def test_the_table_on_the_terminal(known: list[Any], run: Run) -> None:
 
 
 def shown(table: pd.DataFrame) -> str:
-    console = Console(width=160, file=io.StringIO())
-    command.show_ablation(table, console)
-    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+    with command.console.capture() as captured:
+        command.show_ablation(table)
+    return captured.get()
 
 
 LOST = {"lost": 0.5, "low": math.nan, "high": math.nan}

@@ -24,7 +24,7 @@ from attnlib.data import parser
 from attnlib.data.corpora import known_corpora, load_corpus
 from attnlib.data.examples import Answer, Question, sentence_starts
 from attnlib.data.tasks import goes_to_dev
-from attnlib.data.wikipedia import Paragraph, Paragraphs
+from attnlib.data.wikipedia import Paragraph
 from experiments.shared.questions import corpus as questions
 from experiments.shared.questions.clozes import clozes
 from experiments.shared.questions.corpus import (
@@ -346,7 +346,7 @@ def test_a_kept_file_is_named_by_texts_parser_and_version(
     def name(items: list[Paragraph]) -> str:
         """The name of the file that appears when questions are made from these paragraphs."""
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
-        found = Paragraphs(tuple(items), {})
+        found = (items, Counter())
         monkeypatch.setattr(questions, "sample_paragraphs", lambda *_: found)
         load_corpus("wiki-questions:train", folder=tmp_path, cache=folder)
         (path,) = folder.glob("**/*.jsonl")
@@ -376,8 +376,8 @@ def test_the_splits_share_no_article(
     made: list[Paragraph], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     titles = [f"Town {n}" for n in range(40)]
-    items = tuple(Paragraph(title, 1 + n, "x") for title in titles for n in range(3))
-    found = Paragraphs(items, {"a hole": 2})
+    items = [Paragraph(title, 1 + n, "x") for title in titles for n in range(3)]
+    found = (items, Counter({"a hole": 2}))
     monkeypatch.setattr(questions, "sample_paragraphs", lambda *_: found)
     sides = {}
     for split in ("train", "dev"):

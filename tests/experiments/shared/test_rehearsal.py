@@ -35,19 +35,17 @@ def test_an_edition_without_a_rehearsal_says_so() -> None:
 
 
 @pytest.mark.assets
-def test_a_chapter_runs_from_end_to_end(tmp_path: Path) -> None:
+def test_a_chapter_runs_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     edition = load_edition("paper")
     first = tuple(chapter for chapter in edition.chapters if chapter.page == "first_look")
-    said: list[str] = []
     folder = rehearse(
         replace(edition, chapters=first),
         shapes={"bert-base-uncased": TINY},
         folder=tmp_path,
-        say=said.append,
     )
     book = json.loads((folder / "first_look.ipynb").read_text(encoding="utf-8"))
     assert book["metadata"]["attnlib"]["parameters"]["limit"] == 4
-    assert "1 chapters run from end to end" in said[-1]
+    assert "1 chapters run from end to end" in capsys.readouterr().out.splitlines()[-1]
     encoder = load_encoder(tmp_path / "models" / "bert-base-uncased", device="cpu")
     assert (encoder.n_layers, encoder.n_heads) == (3, 4)
 

@@ -94,7 +94,7 @@ def test_heads_by_name_layer_and_type() -> None:
 
 @pytest.mark.parametrize(("mode", "action"), [("intra", "no_intra"), ("no_inter", "no_inter")])
 def test_modes_have_short_names(mode: str, action: str) -> None:
-    how = command.manner(mode, unit="segment", specials="kept", renormalise=True, length="64")
+    how = command.manner(mode=mode, unit="segment", specials="kept", renormalise=True, length="64")
     assert how == {
         **{"action": action, "unit": "segment", "specials": "kept"},
         **{"renormalise": True, "length": 64},

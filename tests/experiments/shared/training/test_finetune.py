@@ -265,11 +265,18 @@ def test_a_tap_sees_and_changes_the_maps(bert: Encoder, toy: Corpus, whole: Fine
 
 @pytest.mark.parametrize(("step", "every"), [(7, 1e9), (5, 1e9), (3, 1e9), (7, 0.0), (9, 0.0)])
 def test_an_interrupted_run_ends_with_the_same_weights(
-    step: int, every: float, bert: Encoder, tmp_path: Path, toy: Corpus, whole: FineTuned
+    step: int,
+    every: float,
+    bert: Encoder,
+    tmp_path: Path,
+    toy: Corpus,
+    whole: FineTuned,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With dropout. 5 steps are an epoch; every=0 leaves a checkpoint after each step."""
+    monkeypatch.setattr(loop, "SECONDS_BETWEEN", every)
     assert bert.model.config.hidden_dropout_prob > 0
-    options: dict[str, Any] = {"recipe": SHORT, "cache": tmp_path / "cut", "every": every}
+    options: dict[str, Any] = {"recipe": SHORT, "cache": tmp_path / "cut"}
     with pytest.raises(Stopped), watched(stop_at(step)):
         finetuned(bert, toy, "sst2", **options)
     told: list[int] = []
@@ -292,7 +299,8 @@ def test_forgotten_random_numbers_are_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The test above can fail: without torch's state the masks of dropout are others."""
-    options: dict[str, Any] = {"recipe": SHORT, "cache": tmp_path / "cut", "every": 0.0}
+    monkeypatch.setattr(loop, "SECONDS_BETWEEN", 0.0)
+    options: dict[str, Any] = {"recipe": SHORT, "cache": tmp_path / "cut"}
     with pytest.raises(Stopped), watched(stop_at(6)):
         finetuned(bert, toy, "sst2", **options)
     monkeypatch.setattr(loop, "_set_random_states", lambda states, device: None)

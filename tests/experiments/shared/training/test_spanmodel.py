@@ -20,7 +20,7 @@ from attnlib.data.examples import Answer, Question, TaskExample
 from attnlib.errors import AttnlibError, BadValue, CorpusError, TooLong
 from attnlib.models import Encoder, load_encoder, weights_digest
 from attnlib.progress import watched
-from experiments.shared.training import kept_models, spanmodel
+from experiments.shared.training import kept_models, loop, spanmodel
 from experiments.shared.training.loop import Recipe
 from experiments.shared.training.spanmodel import SpanHead, SpanReader, spantuned
 from tests.families import HIDDEN, WORDS, folders, one_thread
@@ -266,14 +266,21 @@ def test_weights_that_are_not_finite_stop_the_training(
 
 @pytest.mark.parametrize(("epochs_done", "every"), [(1, 1e9), (0, 0.0)])
 def test_an_interrupted_training_ends_with_the_same_weights(
-    epochs_done: int, every: float, bert: Encoder, toy: Corpus, tmp_path: Path, whole: SpanReader
+    epochs_done: int,
+    every: float,
+    bert: Encoder,
+    toy: Corpus,
+    tmp_path: Path,
+    whole: SpanReader,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With dropout. every=0 leaves a checkpoint after each step, a long time one per epoch."""
+    monkeypatch.setattr(loop, "SECONDS_BETWEEN", every)
     assert bert.model.config.hidden_dropout_prob > 0
     per_epoch = whole.facts["steps"] // 2
     step = epochs_done * per_epoch + 2
     with pytest.raises(Stopped), watched(stop_at(step)):
-        tuned(bert, toy, tmp_path, every=every)
+        tuned(bert, toy, tmp_path)
     assert len(list(tmp_path.rglob("checkpoint-*"))) == 1
     told: list[int] = []
     torch.rand(7)  # the caller's random numbers do not matter
