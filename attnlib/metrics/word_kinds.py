@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from attnlib.attention.encode import Batch
@@ -62,20 +62,25 @@ def markers(examples: Sequence[Any], features: Sequence[Feature] = FEATURES) -> 
 
 
 def _metric(name: str, marked: Marked) -> Metric:
+    def kernel(attention: Attention) -> Partial:
+        return stripe(attention.received, marked(attention.batch))
+
+    what = f"Largest mean attention that a token of the kind '{name}' receives."
+    return Metric(f"stripe_{name}", what, "kovaleva2019:sec4.4", "weight", (0.0, 1.0), kernel)
+
+
+def stripe(received: Float[Tensor, "batch head key"], marked: Bool[Tensor, "batch key"]) -> Partial:
     r"""The largest attention that a marked token receives, per example and head.
 
     .. math:: s = \max_{k \in M} \frac{1}{L} \sum_q a_{qk}
 
+    received  (batch, head, key)   mean attention each key receives from the real queries
+    marked    (batch, key)         the tokens of the kind
+
     An input without such a token has weight 0; in the authors' code it adds a 0 to the mean.
     """
-
-    def kernel(attention: Attention) -> Partial:
-        here = marked(attention.batch)
-        found = attention.received.masked_fill(~here[:, None], 0.0).amax(-1)
-        return Partial(found, here.any(-1).to(found.dtype))
-
-    what = f"Largest mean attention that a token of the kind '{name}' receives."
-    return Metric(f"stripe_{name}", what, "kovaleva2019:sec4.4", "weight", (0.0, 1.0), kernel)
+    found = received.masked_fill(~marked[:, None], 0.0).amax(-1)
+    return Partial(found, marked.any(-1).to(found.dtype))
 
 
 def _marker(feature: Feature, examples: Sequence[Any]) -> Marked:

@@ -174,7 +174,7 @@ def _roles(seen: Sighting, counts: Counts, threshold: float) -> np.ndarray:
     bits = np.zeros((len(counts), np.prod(seen.shape)), int)  # one for every role
     for place, score in enumerate(JUDGED.values()):
         values = seen.values[f"bias_{score}"]
-        moments = drawn_moments(counts, values.reshape(len(values), -1), 1)
+        moments = drawn_moments(counts, values.reshape(len(values), -1))
         # Without two inputs that define it there is no p, and no role.
         bits += (from_moments(*moments, threshold).p < ALPHA) * 2**place
     sets = [
