@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from bookkit.editions import Edition, chapter_parameters, notebook_path
 from bookkit.errors import BookError, unknown
 from bookkit.executed import carried, executed_notebooks, results_behind
 from bookkit.notebooks import environment, run_notebook
+from bookkit.project import project_root
 from bookkit.store import Experiment, Found, Result, Store, code_digest, declared
 
 SECONDS = "ATTNLIB_VERIFY"

@@ -22,6 +22,7 @@ from bookkit.claims import (
     CLAIMS,
     FIGURES,
     FOUND,
+    JUDGED,
     RUNS,
     Finding,
     Judgement,
@@ -216,6 +217,13 @@ class Chapter:
     def totals(self) -> dict[str, int]:
         """How many findings got each verdict, and how many claims are definitions."""
         return dict(Counter(map(shown_verdict, self.rows())))
+
+    def quote_totals(self) -> None:
+        """Make the counts of verdicts quotable; `n_open` are those that could not be judged."""
+        counts = self.totals()
+        judged = {f"n_{name}": counts.get(name, 0) for name in JUDGED}
+        n_open = counts.get("undefined", 0) + counts.get("to be run", 0)
+        self.quote(n_claims=sum(judged.values()) + n_open, n_open=n_open, **judged)
 
     def quote(self, **values: Any) -> None:
         """Make values quotable in the text of the chapter, under their names."""

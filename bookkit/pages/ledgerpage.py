@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-import pandas as pd
-
 from bookkit.claims import load_paper
 from bookkit.pagetables import (
     BADGES,
@@ -52,25 +50,6 @@ def verdict_bars(rows: Sequence[Row]) -> str:
     seen = [one for one in BADGES.items() if any(verdicts[one[0]] for verdicts in papers.values())]
     page = HERE / "verdicts.html"
     return filled(page, papers=papers, badges=BADGES, seen=seen, paper_name=paper_name)
-
-
-def verdict_moves(root: Path, rows: Sequence[Row]) -> str:
-    """A table in Markdown: the verdicts of the first edition against those of today."""
-    first = pd.read_csv(root / "papers" / "first_edition.csv")
-    today = pd.DataFrame(
-        [(row["paper"], row["id"], shown_verdict(row)) for row in rows],
-        columns=["paper", "id", "now"],
-    )
-    both = first.merge(today, how="outer").fillna({"verdict": "new row", "now": "row dropped"})
-    counts = pd.crosstab(both["verdict"], both["now"])
-    counts = counts.reindex([*dict.fromkeys(first["verdict"]), "new row"]).dropna().astype(int)
-    counts = counts[[name for name in (*BADGES, "row dropped") if name in counts]]
-    head = ["first edition", *counts.columns]
-    lines = [head, ["---", *("--:" for _ in counts.columns)]]
-    lines += [
-        [name, *map(str, row)] for name, row in zip(counts.index, counts.to_numpy(), strict=True)
-    ]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
 def raw(text: str) -> str:

@@ -17,7 +17,7 @@ from bookkit.claims import FOUND, JUDGED
 from bookkit.editions import Edition
 from bookkit.executed import carried
 from bookkit.ledger import ledger_of, totals, values_within
-from bookkit.pages.ledgerpage import ledger_table, raw, verdict_bars, verdict_moves
+from bookkit.pages.ledgerpage import ledger_table, raw, verdict_bars
 from bookkit.project import hook
 from bookkit.teach.handouts import exercise_counts, parts_for_teachers
 from bookkit.templates import filled
@@ -33,7 +33,6 @@ def generated(root: Path, edition: Edition, executed: Mapping[str, Path]) -> dic
     further, changes = hook("pages"), root / "CHANGELOG.md"
     return {
         "book/_generated/verdicts.md": raw(verdict_bars(rows)),
-        "book/_generated/verdict_moves.md": verdict_moves(root, rows),
         "book/_generated/ledger.md": ledger_table(rows, own),
         "book/_generated/build.md": build_tables(edition, executed),
         **({"book/changelog.md": changes.read_text("utf-8")} if changes.is_file() else {}),
