@@ -83,7 +83,7 @@ def _outdated(path: Path) -> set[str]:
     return {
         name
         for name, run in runs.items()
-        if run.get("older_code") or run["version"] < today.get(run["experiment"], (0, ""))[0]
+        if run["version"] < today.get(run["experiment"], (0, ""))[0]
     }
 
 
