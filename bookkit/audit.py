@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bookkit import ledger
 from bookkit.claims import RUNS
 from bookkit.editions import Edition, chapter_parameters, notebook_path
-from bookkit.errors import BookError
+from bookkit.errors import BookError, unknown
+from bookkit.executed import carried, executed_notebooks, results_behind
 from bookkit.notebooks import environment, run_notebook
+from bookkit.project import project_root
 from bookkit.store import Experiment, Found, Result, Store, code_digest, declared
 
 SECONDS = "ATTNLIB_VERIFY"
@@ -30,22 +31,28 @@ class OtherNumbers(BookError):
     """An experiment whose numbers are no longer those that were kept for its version."""
 
 
-def is_cheap(result: Result, experiment: Experiment, seconds: float) -> bool:
-    """Whether a kept result can be computed again in so many seconds."""
-    if declared(experiment).trains or result.record.get("older_code"):
-        return False
-    return float(result.record["seconds"]) <= seconds
+def not_verified(result: Result, experiment: Experiment, seconds: float) -> str:
+    """Why a kept result is not computed again within so many seconds; empty if it is."""
+    if declared(experiment).trains:
+        return "train a model"
+    if result.record.get("older_code"):
+        return "are by older code"
+    took = float(result.record["seconds"])
+    return f"take longer than {seconds:g} s" if took > seconds else ""
 
 
-def verified(result: Result, again: Found) -> Result:
-    """The result, marked as verified; numbers that are not those that were kept are refused."""
-    wrong = difference(result.found, again)
+def verified(result: Result, again: Found | None, why_not: str = "") -> Result:
+    """The result, marked as verified, or with the reason why it is not.
+
+    Numbers that are not those that were kept are refused.
+    """
+    wrong = again and difference(result.found, again)
     if wrong:
         raise OtherNumbers(
             f"{result.name}: {wrong}. If the numbers were meant to change, raise the version "
             f"of the experiment, now {result.record['version']}; else find the mistake."
         )
-    return replace(result, record={**result.record, "verified": True})
+    return replace(result, record={**result.record, "verified": why_not or True})
 
 
 def difference(kept: Found, again: Found) -> str:
@@ -86,18 +93,23 @@ def verify(edition: Edition, *, only: str | None, seconds: float) -> int:
 
     Numbers that differ from the kept ones by more than `TOLERANCE` stop it with an error.
     """
-    total = 0
+    pages = {name for chapter in edition.chapters for name in (chapter.page, chapter.notebook)}
+    if only is not None and only not in pages:
+        raise unknown("chapter", only, sorted(pages), f" of {edition.name}")
+    total, folder = 0, project_root() / "_build" / "verify"
     with environment(**{SECONDS: str(seconds)}):
         for chapter in edition.chapters:
             if only not in (None, chapter.page, chapter.notebook):
                 continue
-            with TemporaryDirectory(prefix="attnlib-verify-") as folder:
-                out = Path(folder) / f"{chapter.page}.ipynb"
-                source = notebook_path(chapter.notebook)
-                run_notebook(source, chapter_parameters(edition, chapter), out)
-                runs = ledger.carried(out, RUNS)
-            again = sum(bool(one.get("verified")) for one in runs)
-            print(f"{chapter.page}: {again} of {len(runs)} results computed again, all as kept")
+            out = folder / f"{chapter.page}.ipynb"
+            source = notebook_path(chapter.notebook)
+            run_notebook(source, chapter_parameters(edition, chapter), out)
+            runs = carried(out, RUNS)
+            why = Counter(run.get("verified", "were computed now") for run in runs)
+            again = why.pop(True, 0)
+            left = "".join(f"; {n} {reason}" for reason, n in why.items())
+            same = ", all as kept" if again else ""
+            print(f"{chapter.page}: {again} of {len(runs)} results computed again{same}{left}")
             total += again
     return total
 
@@ -110,13 +122,13 @@ def status(root: Path, edition: Edition, store: Store) -> list[dict[str, Any]]:
     code   "as then" or "changed since": whether the text of the code is that of the run
     """
     declared_here = declared_versions(root)
-    executed = {path.stem: path for path in ledger.executed_notebooks(root, edition.name, all=True)}
+    executed = {path.stem: path for path in executed_notebooks(root, edition.name, all=True)}
     rows = []
     for chapter in edition.chapters:
         if chapter.page not in executed:
             rows.append({"chapter": chapter.page, "result": "", "state": "not run"})
             continue
-        for name in ledger.results_behind(executed[chapter.page]):
+        for name in results_behind(executed[chapter.page]):
             found = store.find(name)
             row: dict[str, Any] = {"chapter": chapter.page, "result": name, "state": "missing"}
             if found is not None:
@@ -135,7 +147,7 @@ def changed_since(root: Path, executed: Mapping[str, Path]) -> dict[str, tuple[i
     and how many there are."""
     today, found = declared_versions(root), {}
     for page, path in executed.items():
-        runs = ledger.carried(path, RUNS)
+        runs = carried(path, RUNS)
         changed = sum(run.get("code") != _declared(run["name"], today)[1] for run in runs)
         found[page] = (changed, len(runs))
     return found
@@ -154,7 +166,7 @@ def declared_versions(root: Path) -> dict[str, tuple[int, str]]:
     """
     found: dict[str, tuple[int, str]] = {}
     for path in sorted((root / "experiments").rglob("*.py")):
-        module = ".".join(path.relative_to(root).with_suffix("").parts)
+        module = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
         text = path.read_text(encoding="utf-8")
         for given, name in re.findall(r"^@experiment\((.*?)\)\ndef (\w+)", text, re.M | re.S):
             version = re.search(r"version=(\d+)", given)

@@ -23,6 +23,7 @@ from bookkit.editions import (
     notebook_path,
 )
 from bookkit.errors import BadValue, UnknownName, unknown
+from bookkit.executed import results_behind
 from bookkit.notebooks import VERSIONS, run_notebook
 from bookkit.pages import pages, site
 from bookkit.pages.editing import as_variant, naming, naming_in, title_of, with_prose_of
@@ -136,7 +137,7 @@ def publish(edition: str | Path | Edition, *, only: str | None = None) -> Path:
     paths = [write_whole(published / name, content) for name, content in data.items()]
     if further := hook("publish"):
         further(paths, published)
-    behind = [name for path in paths for name in ledger.results_behind(path)]
+    behind = [name for path in paths for name in results_behind(path)]
     papers = None if only is None else {c.notebook for c in edition.chapters if c.page in wanted}
     copied = book_store().publish(behind, published / "store", papers=papers)
     print(f"{len(paths)} chapters and {copied} results in {published.relative_to(root)}")
@@ -160,10 +161,9 @@ def _tell(result: Path, edition: Edition, executed: Mapping[str, Path]) -> None:
         if changed:
             check = f"`attnlib verify {edition.name} --only {page}` compares them"
             print(f"{page}: the code of {changed} of {n} results has changed since; {check}")
-    counts = ledger.totals([row for page in own for row in ledger.carried(executed[page])])
-    if any(counts.values()):
-        said = " · ".join(f"{n} {verdict}" for verdict, n in counts.items() if n)
-        print(f"{sum(counts.values())} claims: {said}")
+    rows = [row for page in own for row in ledger.judged_rows(executed[page])]
+    if rows:
+        print(f"{len(rows)} claims: {ledger.headline(rows)}")
     print(str(result.relative_to(Path.cwd()) if result.is_relative_to(Path.cwd()) else result))
 
 

@@ -7,9 +7,9 @@ import inspect
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +17,23 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from bookkit.audit import SECONDS, is_cheap, verified
+from bookkit.audit import SECONDS, not_verified, verified
 from bookkit.claims import (
     CLAIMS,
     FIGURES,
-    LEDGER,
+    FOUND,
+    JUDGED,
     RUNS,
     Finding,
     Judgement,
     Paper,
+    is_own_model,
     judge,
     ledger_row,
     load_paper,
 )
 from bookkit.errors import BadValue
-from bookkit.pagetables import PageTable, claim_rows, claim_table
+from bookkit.pagetables import PageTable, claim_table, shown_verdict
 from bookkit.project import project_root
 from bookkit.store import (
     Experiment,
@@ -43,6 +45,7 @@ from bookkit.store import (
     code_digest,
     declared,
     digest_of,
+    plain,
     table_digest,
 )
 from bookkit.templates import filled
@@ -56,6 +59,7 @@ class Chapter:
 
     paper   the key of a claims file, such as "clark2019"
     model   the name of the model that the findings are about
+    also    other names of that model, by which a paper may know it
     store   where results are kept
     claims  False for a chapter of its own, which has no claims file
     offers  what an experiment gets if it has a parameter of that name: sources and plain values
@@ -66,14 +70,17 @@ class Chapter:
         paper: str,
         *,
         model: str,
+        also: Iterable[str] = (),
         store: Store,
         offers: Mapping[str, Any] | None = None,
         claims: bool = True,
     ) -> None:
         self.paper = load_paper(paper) if claims else Paper(paper, (), {}, ())
         self.model, self.store = model, store
+        self.own_model = is_own_model({model, *also}, self.paper)
         self.offers = dict(offers or {})
         self.findings: dict[str, Finding] = {}
+        self.found_in: dict[str, str] = {}  # finding -> result
         self.results: list[Result] = []
 
     def run(self, experiment: Experiment, *inputs: Data, **parameters: Any) -> Found:
@@ -100,10 +107,12 @@ class Chapter:
                 _ = one.value  # now it is known for sure what is read
             key = self._key(name, experiment, inputs, given)
             result = self.store.remembered(key, compute, lambda: self._about(experiment))
-        elif is_cheap(result, experiment, float(os.environ.get(SECONDS) or -1)):
-            result = verified(result, compute())
+        elif SECONDS in os.environ:
+            reason = not_verified(result, experiment, float(os.environ[SECONDS]))
+            result = verified(result, None if reason else compute(), reason)
         self.results.append(result)
         self.findings |= result.found.findings
+        self.found_in |= dict.fromkeys(result.found.findings, result.name)
         return result.found
 
     def watching(self, tick: Callable[[int, int], None]) -> AbstractContextManager[Any]:
@@ -139,8 +148,11 @@ class Chapter:
     def judged(self, *claims: str) -> list[Judgement]:
         """The verdicts on some claims of the paper, or on all of them."""
         chosen = [self.paper.claim(name) for name in claims] or self.paper.claims
-        own = self.paper.models
-        return [judge(claim, self.findings, model=self.model, models=own) for claim in chosen]
+        return [judge(claim, self.findings, own_model=self.own_model) for claim in chosen]
+
+    def rows(self, *claims: str) -> list[dict[str, Any]]:
+        """The same as rows of the ledger, in plain values."""
+        return [ledger_row(one, model=self.model) for one in self.judged(*claims)]
 
     def show(self, figure: Any, claim: str | Sequence[str] = (), caption: str = "") -> Shown:
         """A figure or table, with the verdicts on the claims it bears on beneath it.
@@ -151,7 +163,7 @@ class Chapter:
         names = [claim] if isinstance(claim, str) else list(claim)
         if names:
             page += self.claims(*names)._repr_html_()
-            carried = {**carried, CLAIMS: claim_rows(self.judged(*names))}
+            carried = {**carried, CLAIMS: names}
         return Shown(page, carried, repr(figure))
 
     def gallery(self, figures: Mapping[str, Any], otherwise: str = "") -> Shown:
@@ -172,7 +184,7 @@ class Chapter:
         """The table of some claims: the paper, ours, the verdict."""
         if not names:
             raise BadValue("no claim was named; `ledger()` shows all of them.")
-        return claim_table(self.judged(*names), {}, own=self.paper.own)
+        return claim_table(self.rows(*names), {}, own=self.paper.own)
 
     def claim_names(self, *places: str, but: Sequence[str] = ()) -> list[str]:
         """The claims on some places of the paper, such as "tab1"; the first part of their ids."""
@@ -190,15 +202,28 @@ class Chapter:
         return table.style.set_properties(**{"text-align": "left", "white-space": "normal"})
 
     def ledger(self) -> Shown:
-        """All claims of the paper with their verdicts; the executed notebook carries them along."""
-        judged = self.judged()
-        rows = [ledger_row(one, model=self.model) for one in judged]
-        table = claim_table(judged, self.paper.deviations, own=self.paper.own)
-        return Shown(table._repr_html_(), {LEDGER: rows}, f"{len(rows)} claims")
+        """All claims of the paper with their verdicts; the notebook carries what was found."""
+        rows = self.rows()
+        table = claim_table(rows, self.paper.deviations, own=self.paper.own)
+        findings = {
+            name: {**plain(asdict(one)), "result": self.found_in[name]}
+            for name, one in self.findings.items()
+        }
+        found = {"paper": self.paper.key, "model": self.model, "own_model": self.own_model}
+        return Shown(
+            table._repr_html_(), {FOUND: [found | {"findings": findings}]}, f"{len(rows)} claims"
+        )
 
     def totals(self) -> dict[str, int]:
-        """How many claims got each verdict."""
-        return dict(Counter(one.verdict for one in self.judged()))
+        """How many findings got each verdict, and how many claims are definitions."""
+        return dict(Counter(map(shown_verdict, self.rows())))
+
+    def quote_totals(self) -> None:
+        """Make the counts of verdicts quotable; `n_open` are those that could not be judged."""
+        counts = self.totals()
+        judged = {f"n_{name}": counts.get(name, 0) for name in JUDGED}
+        n_open = counts.get("undefined", 0) + counts.get("to be run", 0)
+        self.quote(n_claims=sum(judged.values()) + n_open, n_open=n_open, **judged)
 
     def quote(self, **values: Any) -> None:
         """Make values quotable in the text of the chapter, under their names."""

@@ -1,39 +1,39 @@
-"""The ledger: what every executed chapter says of the claims of its paper."""
+"""The ledger: every claim of the papers, judged by what the executed chapters found."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from bookkit.claims import LEDGER, RUNS, Judgement, by_year, ledger_row, load_paper, paper_keys
+from bookkit.audit import declared_versions
+from bookkit.claims import (
+    FOUND,
+    RUNS,
+    Finding,
+    Judgement,
+    by_year,
+    judge,
+    ledger_row,
+    load_paper,
+    paper_keys,
+)
 from bookkit.errors import UnknownName
+from bookkit.executed import carried, executed_notebooks
+from bookkit.pagetables import interval_text, number_text, shown_verdict
+from bookkit.project import project_root
 
 COLOURS = {
-    "reproduced": "green",
-    "partly": "yellow",
-    "not reproduced": "red",
-    "not comparable": "dim",
-    "absent": "dim",
+    "holds": "green",
+    "undecided": "yellow",
+    "fails": "red",
+    "undefined": "dim",
+    "to be run": "dim",
+    "definition": "dim",
 }
-
-
-def executed_notebooks(root: Path, edition: str, *, all: bool = False) -> list[Path]:
-    """The executed chapters of an edition: as built here, or else as published.
-
-    all  also pages such as clark2019-minilm-l6, variants whose claims are those of clark2019
-    """
-    folders = (root / "_build" / edition / "notebooks", root / "book" / "published")
-    built, published = (
-        {path.name: path for path in folder.glob("*.ipynb") if all or "-" not in path.stem}
-        for folder in folders
-    )
-    found = {**published, **built} if edition == "standard" else built
-    return [found[name] for name in sorted(found)]
 
 
 def ledger(root: Path, edition: str) -> list[dict[str, Any]]:
@@ -42,58 +42,86 @@ def ledger(root: Path, edition: str) -> list[dict[str, Any]]:
 
 
 def ledger_of(executed: Iterable[Path], edition: str) -> list[dict[str, Any]]:
-    """One row per claim of every paper; a paper whose chapter was not run has absent rows."""
-    rows: dict[str, list[dict[str, Any]]] = {}
-    for path in executed:
-        for row in carried(path):
-            rows.setdefault(row["paper"], []).append({**row, "edition": edition})
-    if not rows:
+    """One row per claim of every paper, judged by the claims as they are now.
+
+    A claim whose chapter was not run, or whose method has changed since, is to be run.
+    """
+    judged = [row for path in executed for row in judged_rows(path)]
+    if not judged:
         how = f"Run `attnlib book {edition}` first."
         raise UnknownName(f"no executed chapter of the {edition} edition has claims. {how}")
     why = f"no chapter of the {edition} edition measures it"
-    for key in set(paper_keys()) - set(rows):
-        absent = [Judgement(claim, "absent", why) for claim in load_paper(key).claims]
-        rows[key] = [{**ledger_row(one, model=""), "edition": edition} for one in absent]
-    return [row for key in sorted(rows, key=by_year) for row in rows[key]]
+    for key in set(paper_keys()) - {row["paper"] for row in judged}:
+        rest = (Judgement(claim, "to be run", why) for claim in load_paper(key).claims)
+        judged += [ledger_row(one, model="") for one in rest]
+    judged.sort(key=lambda row: by_year(row["paper"]))
+    return [{**row, "edition": edition} for row in judged]
 
 
-def totals(rows: list[dict[str, Any]]) -> dict[str, int]:
-    """How many claims have each verdict, in the order of the verdicts."""
-    return {name: sum(row["verdict"] == name for row in rows) for name in COLOURS}
+def judged_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The claims of an executed chapter, judged anew by what it found."""
+    for chapter in carried(path, FOUND):
+        paper, old = load_paper(chapter["paper"]), _outdated(path)
+        found = {name: _finding(one) for name, one in chapter["findings"].items()}
+        stale = {name for name, one in chapter["findings"].items() if one["result"] in old}
+        for claim in paper.claims:
+            one = judge(claim, found, own_model=chapter["own_model"])
+            if claim.phenomenon.measure in stale:
+                one = Judgement(claim, "to be run", "its method has changed since it was run")
+            yield ledger_row(one, model=chapter["model"])
 
 
-def carried(path: Path, name: str = LEDGER) -> list[Any]:
-    """What an executed notebook carries in its outputs for programs; the claims if not told."""
-    told = (output.get("metadata", {}) for output in outputs_of(path))
-    return [row for one in told for row in one.get(name, [])]
+def _finding(told: Mapping[str, Any]) -> Finding:
+    ends = (told[part] for part in ("value", "low", "high"))
+    return Finding(*(float("nan") if end is None else end for end in ends))
 
 
-def outputs_of(path: Path) -> list[dict[str, Any]]:
-    """The outputs of all cells of an executed notebook."""
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    return [output for cell in cells for output in cell.get("outputs", [])]
+def _outdated(path: Path) -> set[str]:
+    """The results behind an executed chapter that an older version of their experiment found."""
+    today = declared_versions(project_root())
+    runs = {run["name"]: run for run in carried(path, RUNS)}
+    return {
+        name
+        for name, run in runs.items()
+        if run["version"] < today.get(run["experiment"], (0, ""))[0]
+    }
 
 
-def results_behind(path: Path) -> list[str]:
-    """The names of the results that an executed notebook shows, each once."""
-    return list(dict.fromkeys(run["name"] for run in carried(path, RUNS)))
+def totals(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """How many findings have each verdict, and how many rows are definitions."""
+    shown = [shown_verdict(row) for row in rows]
+    return {name: shown.count(name) for name in COLOURS}
+
+
+def values_within(rows: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
+    """How many of our numbers are within the paper's tolerance, and how many can be compared."""
+    compared = [row["agrees"] for row in rows if row["agrees"] is not None]
+    return sum(compared), len(compared)
+
+
+def headline(rows: list[dict[str, Any]]) -> str:
+    """The ledger in one line."""
+    counts, (near, n) = totals(rows), values_within(rows)
+    said = " · ".join(f"{count} {name}" for name, count in counts.items() if count)
+    return f"{said} · {near} of {n} numbers within the paper's tolerance"
 
 
 def show(rows: list[dict[str, Any]], console: Console) -> None:
     """The ledger on the terminal: one line per claim, then the totals."""
-    table = Table("paper", "claim", "paper says", "ours", "verdict", "phenomenon", box=None)
+    table = Table(
+        "paper", "claim", "paper says", "ours", "verdict", "value", "phenomenon", box=None
+    )
     for row in rows:
-        verdict = f"[{COLOURS[row['verdict']]}]{row['verdict']}[/]"
+        verdict = shown_verdict(row)
         says = "" if row["paper_value"] is None else str(row["paper_value"])
-        told = (says, _number(row), verdict, row["phenomenon"])
-        table.add_row(row["paper"], row["id"], *told)
+        table.add_row(
+            *(row["paper"], row["id"], says, _number(row), f"[{COLOURS[verdict]}]{verdict}[/]"),
+            *(row["value_verdict"] or "", row["phenomenon"]),
+        )
     console.print(table)
-    console.print(" · ".join(f"{n} {name}" for name, n in totals(rows).items() if n))
+    console.print(headline(rows))
 
 
 def _number(row: Mapping[str, Any]) -> str:
-    if row["ours"] is None:
-        return "–"
-    if row["low"] is None or row["high"] is None:
-        return f"{row['ours']:.3g}"
-    return f"{row['ours']:.3g} \\[{row['low']:.3g}, {row['high']:.3g}]"
+    within = interval_text(row["low"], row["high"])
+    return number_text(row["ours"]) + (f" \\[{within}]" if within != "–" else "")

@@ -12,7 +12,6 @@ from typing import Any
 
 import pandas as pd
 
-from bookkit.claims import Finding, Judgement
 from bookkit.errors import BadValue
 from bookkit.templates import filled
 
@@ -83,52 +82,75 @@ OWN_WORDS = {"paper": "we said", "ours": "we found", "phenomenon": "holds if"}
 """Headings where the claims are this book's own."""
 
 BADGES = {
-    "reproduced": ("yes", "✓"),
-    "partly": ("partly", "◐"),
-    "not reproduced": ("no", "✗"),
-    "not comparable": ("apart", "≠"),
-    "absent": ("absent", "–"),
+    "holds": ("yes", "✓"),
+    "undecided": ("partly", "◐"),
+    "fails": ("no", "✗"),
+    "undefined": ("apart", "≠"),
+    "to be run": ("absent", "–"),
+    "definition": ("absent", "≡"),
 }
+VALUE_BADGES = {"same": ("yes", "="), "differs": ("no", "≠")}
+
+Row = Mapping[str, Any]
+"""A row of the ledger, see `bookkit.claims.ledger_row`."""
+
+
+def shown_verdict(row: Row) -> str:
+    """The verdict on a finding; of a definition, that it is one."""
+    return "definition" if row["evidence"] == "definition" else str(row["verdict"])
 
 
 def claim_table(
-    judgements: Sequence[Judgement], deviations: Mapping[str, str], *, own: bool = False
+    rows: Sequence[Row], deviations: Mapping[str, str], *, own: bool = False
 ) -> PageTable:
     """Claim, the paper, ours, the verdict; below, each deviation that a row names, once.
 
     own  the claims are no paper's, but those of this book
     """
-    rows = pd.DataFrame([_claim_cells(one) for one in judgements], columns=list(CLAIM_COLUMNS))
     words = OWN_WORDS if own else {}
     head = "".join(f"<th>{words.get(name, name)}</th>" for name in CLAIM_COLUMNS)
-    told = zip(judgements, rows.to_dict("records"), strict=True)
-    cells = [(one, *_paper_says(one), row) for one, row in told]
-    body = filled(HERE / "claims.html", rows=cells, badge=badge)
-    named = {key for one in judgements for key in one.claim.deviations}
+    cells = [claim_cells(row) for row in rows]
+    body = filled(HERE / "claims.html", rows=list(zip(rows, cells, strict=True)), badges=badges)
+    named = {key for row in rows for key in row["deviations"]}
     notes = "".join(
         f"<dt>{html.escape(key)}</dt><dd>{html.escape(text)}</dd>"
         for key, text in deviations.items()
         if key in named
     )
-    counts: Counter[str] = Counter(one.verdict for one in judgements)
+    counts = Counter(shown_verdict(row) for row in rows)
     verdicts = ", ".join(f"{counts[name]} {name}" for name in BADGES if counts[name])
     after = f"<dl>{notes}</dl>" if notes else ""
-    beside = "What we found beside what we said" if own else "Ours beside the paper"
-    return PageTable(
-        f"{beside}: {verdicts or 'no claim'}.", rows, f"<tr>{head}</tr>", body, "attn-claims", after
-    )
+    compared = "What we found and what we said" if own else "Our numbers next to the paper's"
+    caption = f"{compared}: {verdicts or 'no claim'}."
+    table = pd.DataFrame(cells, columns=list(CLAIM_COLUMNS))
+    return PageTable(caption, table, f"<tr>{head}</tr>", body, "attn-claims", after)
 
 
-def claim_rows(judgements: Sequence[Judgement]) -> list[dict[str, str]]:
-    """The same claims for a program, each number as the table shows it."""
-    rows = []
-    for one in judgements:
-        where, _, ours, interval, phenomenon, verdict, _ = _claim_cells(one)
-        value, said = _paper_says(one)
-        row = {"id": one.claim.id, "where": where, "paper": value or said, "ours": ours}
-        row |= {"interval": interval, "phenomenon": phenomenon, "verdict": verdict}
-        rows.append(row)
-    return rows
+def claim_cells(row: Row) -> dict[str, str]:
+    """A row of the ledger in words, by the columns of the table."""
+    unit = {"percent": "%", None: ""}.get(row["unit"], f" {row['unit']}")
+    value = row["paper_value"]
+    number = ""
+    if isinstance(value, int | float):
+        sign = {"at_least": "≥ ", "at_most": "≤ "}.get(row["paper_bound"], "")
+        number = f"{sign}{value:g}{unit}".replace("-", "−")
+    ours = number_text(row["ours"])
+    if unit == "%" and row["ours"] is not None:
+        ours += "%"
+    seen = ""
+    if row["seen"] is not None and not row["same_measure"]:
+        interval = interval_text(row["seen_low"], row["seen_high"])
+        within = f", {interval}" if interval != "–" else ""
+        seen = f" (here {number_text(row['seen'])}{within})"
+    return {
+        "claim": row["where"],
+        "paper": ": ".join(part for part in (number, row["paper_says"]) if part),
+        "ours": ours,
+        "95% interval": interval_text(row["low"], row["high"]),
+        "phenomenon": f"{row['phenomenon']}{seen}",
+        "verdict": shown_verdict(row),
+        "deviations": ", ".join(row["deviations"]),
+    }
 
 
 def number_text(value: float | None) -> str:
@@ -151,43 +173,23 @@ def interval_text(low: float | None, high: float | None) -> str:
     return "–" if "–" in ends else " to ".join(ends)
 
 
-def badge(verdict: str, reason: str) -> str:
-    """A verdict with its sign; the reason shows when somebody points at it."""
-    kind, sign = BADGES[verdict]
+def badges(row: Row) -> str:
+    """The verdicts of a row with their signs; the reason shows when somebody points at it."""
+    shown = [_badge(*BADGES[shown_verdict(row)], shown_verdict(row), row["reason"] or "")]
+    if row["value_verdict"] is not None:
+        why = f"within {row['tolerance']:g} of the paper's value" if row["tolerance"] else ""
+        shown.append(
+            _badge(*VALUE_BADGES[row["value_verdict"]], f"value {row['value_verdict']}", why)
+        )
+    return " ".join(shown)
+
+
+def _badge(kind: str, sign: str, word: str, reason: str) -> str:
     title = html.escape(reason, quote=True)
-    words = f'<i aria-hidden="true">{sign}</i> {verdict}'
+    words = f'<i aria-hidden="true">{sign}</i> {word}'
     return f'<span class="badge {kind}" title="{title}">{words}</span>'
 
 
 def paper_name(key: str) -> str:
     """`clark2019` as people write it."""
     return f"{key[:-4].capitalize()} {key[-4:]}" if key[-4:].isdigit() else key.capitalize()
-
-
-def _claim_cells(one: Judgement) -> tuple[str, ...]:
-    claim, (value, said) = one.claim, _paper_says(one)
-    ours = one.ours or Finding(math.nan)
-    percent = "%" if value.endswith("%") and not math.isnan(ours.value) else ""
-    seen = ""
-    if one.phenomenon is not None and claim.phenomenon.measure != claim.measure:
-        interval = interval_text(one.phenomenon.low, one.phenomenon.high)
-        within = f", {interval}" if interval != "–" else ""
-        seen = f" (here {number_text(one.phenomenon.value)}{within})"
-    return (
-        claim.where,
-        f"{value}{': ' if value and said else ''}{said}",
-        number_text(ours.value) + percent,
-        interval_text(ours.low, ours.high),
-        f"{claim.phenomenon.text}{seen}",
-        one.verdict,
-        ", ".join(claim.deviations),
-    )
-
-
-def _paper_says(one: Judgement) -> tuple[str, str]:
-    """The paper's number as it was printed, with its unit, and its words; either may be empty."""
-    told = one.claim.value
-    unit = str(told.get("unit", ""))
-    sign = {"percent": "%", "": ""}.get(unit, f" {unit}")
-    number = f"{float(told['value']):g}{sign}".replace("-", "−") if "value" in told else ""
-    return number, str(told.get("claim", ""))

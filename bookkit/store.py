@@ -285,12 +285,11 @@ def table_digest(table: pd.DataFrame) -> str:
 def code_digest(home: str) -> str:
     """A digest of the code behind an experiment: its module, and all of ours that it imports.
 
-    It is kept in the record of a result, for audit; docstrings and comments do not count.
+    It is kept in the record of a result, for audit; docstrings, comments and the names of modules
+    do not count.
     """
-    digest = hashlib.sha256()
-    for module in sorted(_imported(home)):
-        digest.update(f"{module}\0{_code(module)}\0".encode())
-    return digest.hexdigest()[:16]
+    texts = {_code(module, imports=False) or "" for module in _imported(home)}
+    return digest_of(sorted(texts))[:16]
 
 
 @cache
@@ -312,7 +311,7 @@ def _imported(home: str) -> frozenset[str]:
 
 
 @cache
-def _code(module: str) -> str | None:
+def _code(module: str, *, imports: bool = True) -> str | None:
     """The code of a module without docstrings and comments; None for a module of others."""
     path = Path(__file__).parents[1].joinpath(*module.split("."))
     path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
@@ -324,6 +323,8 @@ def _code(module: str) -> str | None:
             first = node.body[0]
             if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
                 node.body = node.body[1:] or [ast.Pass()]
+    if not imports:
+        tree.body = [one for one in tree.body if not isinstance(one, ast.Import | ast.ImportFrom)]
     return ast.unparse(tree)
 
 

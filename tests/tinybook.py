@@ -16,6 +16,7 @@ from bookkit import building
 from bookkit.editions import Edition
 from bookkit.pages import site, vendor
 from bookkit.pages.ledgerpage import ledger_table
+from tests.claimrows import row
 from tests.families import SENTENCES, save_family
 
 ROOT = Path(__file__).parents[1]
@@ -73,12 +74,11 @@ def viewer_html(folder: Path) -> str:
 
 def claims() -> list[dict[str, Any]]:
     """Claims of two papers with all kinds of verdicts."""
-    told = {"where": "Table 1", "kind": "value", "paper_value": 1.0, "ours": 0.5, "low": 0.4}
-    told |= {"high": 0.6, "phenomenon": "something holds", "reason": "it does", "deviations": []}
-    verdicts = ("reproduced", "partly", "not reproduced", "reproduced", "absent")
+    told = {"where": "Table 1", "ours": 0.5, "low": 0.4, "high": 0.6, "deviations": []}
+    verdicts = ("holds", "undecided", "fails", "holds", "to be run")
     papers = ("clark2019", "clark2019", "clark2019", "guan2020", "guan2020")
     return [
-        {**told, "paper": paper, "verdict": verdict, "id": f"tab1.{place}"}
+        row(verdict, **told, paper=paper, id=f"tab1.{place}")
         for place, (paper, verdict) in enumerate(zip(papers, verdicts, strict=True))
     ]
 

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
 
 from bookkit.claims import load_paper
 from bookkit.pagetables import (
     BADGES,
     CLAIM_COLUMNS,
-    badge,
-    interval_text,
-    number_text,
+    Row,
+    badges,
+    claim_cells,
     paper_name,
+    shown_verdict,
 )
 from bookkit.templates import filled
 
-Row = Mapping[str, Any]
 HERE = Path(__file__).parent
 
 
@@ -28,18 +27,16 @@ def ledger_table(rows: Sequence[Row], chapters: Collection[str] | None = None) -
     chapters  the papers whose chapters are in the book: only these are linked; None: all
     """
     papers = Counter(row["paper"] for row in rows)
-    verdicts = Counter(row["verdict"] for row in rows)
+    verdicts = Counter(shown_verdict(row) for row in rows)
     table = filled(
         HERE / "ledger.html",
-        rows=rows,
+        rows=[(row, claim_cells(row)) for row in rows],
         columns=CLAIM_COLUMNS,
         papers=papers,
         verdicts={name: verdicts[name] for name in BADGES if name in verdicts},
         linked=papers if chapters is None else chapters,
         deviations={paper: load_paper(paper).deviations for paper in papers},
-        paper_says=lambda said: said if isinstance(said, str) else number_text(said),
-        **{"number_text": number_text, "interval_text": interval_text},
-        **{"badge": badge, "paper_name": paper_name},
+        **{"badges": badges, "paper_name": paper_name, "shown_verdict": shown_verdict},
     )
     script = (HERE / "ledger.js").read_text(encoding="utf-8")
     return raw(f"{table}<script>\n{script}</script>")
@@ -49,7 +46,7 @@ def verdict_bars(rows: Sequence[Row]) -> str:
     """HTML: for each paper a bar of its verdicts; each part leads to those claims in the ledger."""
     papers: dict[str, Counter[str]] = {}
     for row in rows:
-        papers.setdefault(row["paper"], Counter())[row["verdict"]] += 1
+        papers.setdefault(row["paper"], Counter())[shown_verdict(row)] += 1
     seen = [one for one in BADGES.items() if any(verdicts[one[0]] for verdicts in papers.values())]
     page = HERE / "verdicts.html"
     return filled(page, papers=papers, badges=BADGES, seen=seen, paper_name=paper_name)

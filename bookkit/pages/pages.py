@@ -13,14 +13,14 @@ from typing import Any
 
 import yaml
 
+from bookkit.claims import FOUND, JUDGED
 from bookkit.editions import Edition
-from bookkit.ledger import carried, ledger_of, totals
+from bookkit.executed import carried
+from bookkit.ledger import ledger_of, totals, values_within
 from bookkit.pages.ledgerpage import ledger_table, raw, verdict_bars
 from bookkit.project import hook
 from bookkit.teach.handouts import exercise_counts, parts_for_teachers
 from bookkit.templates import filled
-
-_JUDGED = ("reproduced", "partly", "not_reproduced")
 
 
 def generated(root: Path, edition: Edition, executed: Mapping[str, Path]) -> dict[str, str]:
@@ -48,10 +48,10 @@ def numbers(edition: Edition, executed: Mapping[str, Path]) -> dict[str, str]:
     counts: dict[str, int] = further() if further else {}
     counts |= {f"claims_{name.replace(' ', '_')}": n for name, n in totals(rows).items()}
     counts |= {"claims": len(rows), "papers": len({row["paper"] for row in rows})}
+    counts["findings"] = sum(counts[f"claims_{name}"] for name in JUDGED)
+    counts["values_within"], counts["values_compared"] = values_within(rows)
     counts |= exercise_counts()
-    told = {name: f"{count:,}" for name, count in counts.items()}
-    open_claims = len(rows) - sum(counts[f"claims_{name}"] for name in _JUDGED)
-    return told | {"claims_rest": f", {open_claims:,} not judged here" if open_claims else ""}
+    return {name: f"{count:,}" for name, count in counts.items()}
 
 
 def _own(edition: Edition, executed: Mapping[str, Path]) -> dict[str, Path]:
@@ -62,7 +62,7 @@ def _own(edition: Edition, executed: Mapping[str, Path]) -> dict[str, Path]:
 
 def _claims(edition: Edition, own: Mapping[str, Path]) -> list[dict[str, Any]]:
     """The ledger of the executed chapters; empty where none of them has claims."""
-    has_claims = any(carried(path) for path in own.values())
+    has_claims = any(carried(path, FOUND) for path in own.values())
     return ledger_of(own.values(), edition.name) if has_claims else []
 
 

@@ -6,9 +6,10 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from bookkit import ledger
 from bookkit.editions import load_edition, notebook_path
 from bookkit.errors import unknown
+from bookkit.executed import executed_notebooks
+from bookkit.ledger import judged_rows
 from bookkit.project import project_root
 from bookkit.teach.exercises import LEVELS, catalogue, of_chapter
 from bookkit.teach.plain_markdown import papers_of
@@ -34,7 +35,7 @@ def teach(chapters: Iterable[str], out: Path, *, edition: str) -> None:
     for name in chosen:
         if name not in known:
             raise unknown("chapter", name, known)
-    ran = ledger.executed_notebooks(project_root(), load_edition(edition).name)
+    ran = executed_notebooks(project_root(), load_edition(edition).name)
     executed = {path.stem: path for path in ran}
     for name in chosen:
         if name not in executed:
@@ -64,7 +65,9 @@ def hand_outs(chapters: Iterable[str], executed: Mapping[str, Path]) -> dict[str
         if name in executed:
             cells = json.loads(executed[name].read_text(encoding="utf-8"))["cells"]
             teaching = _text(book / "teach" / f"{name}.md")
-            texts[f"slides/{name}.html"] = deck(cells, name, papers=papers, teaching=teaching)
+            rows = list(judged_rows(executed[name]))
+            slides = deck(cells, name, papers=papers, rows=rows, teaching=teaching)
+            texts[f"slides/{name}.html"] = slides
     return texts
 
 

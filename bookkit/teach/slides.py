@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bookkit.claims import CLAIMS, FIGURES, LEDGER
+from bookkit.claims import CLAIMS, FIGURES
 from bookkit.errors import NotebookError
-from bookkit.pagetables import BADGES
+from bookkit.pagetables import BADGES, Row, claim_cells, shown_verdict
 from bookkit.teach.exercises import LEVELS, of_chapter
 from bookkit.teach.plain_markdown import Words, plain_markdown, quoted_numbers
 from bookkit.templates import filled
@@ -37,10 +37,12 @@ def deck(
     chapter: str,
     *,
     papers: Mapping[str, tuple[str, str]],
+    rows: Sequence[Row] = (),
     teaching: str = "",
 ) -> str:
     """The slides of an executed chapter as one page.
 
+    rows      of the ledger: the chapter's claims, judged
     papers    names and years by key, for citations
     teaching  the chapter's page for teachers, from which the discussion questions come
     """
@@ -49,13 +51,12 @@ def deck(
     title = _HEADING.search(first)
     if title is None:
         raise NotebookError(f"{chapter} does not begin with a heading; expected `# Title`.")
-    figures = list(figures_of(cells, words))
+    rows = [{**row, **_on_slide(row)} for row in rows]
+    figures = list(figures_of(cells, words, rows))
     if not figures:
         raise NotebookError(f"{chapter} has no figures. Run it first: `attnlib run {chapter}`.")
-    outputs = [one for cell in cells for one in cell.get("outputs", [])]
-    rows = [row for one in outputs for row in one.get("metadata", {}).get(LEDGER, [])]
     counts = [
-        (kind, verdict, sum(row["verdict"] == verdict for row in rows))
+        (kind, verdict, sum(row["shown"] == verdict for row in rows))
         for verdict, (kind, _) in BADGES.items()
     ]
     before, _, quoted = first.partition("\n> ")
@@ -70,7 +71,7 @@ def deck(
         after=_after(before),
         goals=_items(re.sub(r"^> ?", "", quoted, flags=re.M)),
         figures=figures,
-        failed=[row for row in rows if row["verdict"] not in ("reproduced", "absent")],
+        failed=[row for row in rows if row["shown"] in ("fails", "undecided")],
         most_failed=MOST_FAILED,
         questions=discussion(plain_markdown(teaching, words)),
         exercises=of_chapter(chapter),
@@ -87,7 +88,7 @@ class Figure:
     """A figure with the heading above it and the claims beneath it.
 
     ratio   of its width to its height
-    claims  rows of the table beneath it: where, phenomenon, verdict, paper, ours
+    claims  the claims beneath it, judged
     """
 
     heading: str
@@ -96,17 +97,24 @@ class Figure:
     svg: str
     caption: str
     ratio: float
-    claims: Sequence[Mapping[str, str]]
+    claims: Sequence[Row]
 
     @property
-    def shown(self) -> list[Mapping[str, str]]:
+    def shown(self) -> list[Row]:
         """The claims that fit on the slide; those that failed go first."""
-        ranked = sorted(self.claims, key=lambda one: one["verdict"] == "reproduced")
+        ranked = sorted(self.claims, key=lambda one: one["shown"] == "holds")
         return [one for one in self.claims if one in ranked[:MOST_VERDICTS]]
 
 
-def figures_of(cells: Sequence[Cell], words: Words) -> Iterator[Figure]:
-    """Every figure that the outputs of a chapter carry, in their order."""
+def _on_slide(row: Row) -> dict[str, str]:
+    """The words of a claim on a slide."""
+    cells = claim_cells(row)
+    return {"shown": shown_verdict(row), "paper_text": cells["paper"], "ours_text": cells["ours"]}
+
+
+def figures_of(cells: Sequence[Cell], words: Words, rows: Sequence[Row]) -> Iterator[Figure]:
+    """Every figure that the outputs of a chapter carry, in their order, with its claims."""
+    judged = {row["id"]: row for row in rows}
     heading = ""
     for cell in cells:
         if cell["cell_type"] == "markdown":
@@ -120,7 +128,7 @@ def figures_of(cells: Sequence[Cell], words: Words) -> Iterator[Figure]:
                 if not (svg.startswith("<svg") and svg.endswith("</svg>")):
                     raise NotebookError(f"a figure of '{heading}' was changed after it was drawn.")
                 ratio = one["size"][0] / one["size"][1]
-                claims = carried.get(CLAIMS, [])
+                claims = [judged[name] for name in carried.get(CLAIMS, []) if name in judged]
                 name = one.get("name", "")
                 title = _PLACE.sub("", heading) + (f": {name}" if name else "")
                 yield Figure(heading, title, name, svg, one["caption"], ratio, claims)

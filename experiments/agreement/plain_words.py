@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from bookkit.claims import Judgement
 
 HEADINGS = {
-    "reproduced": "What holds",
-    "partly": "What holds in part",
-    "not reproduced": "What does not hold, though we expected it",
-    "not comparable": "What cannot be judged here",
-    "absent": "What was not measured",
+    "holds": "What holds",
+    "undecided": "What is undecided",
+    "fails": "What does not hold, though we expected it",
+    "undefined": "What cannot be judged here",
+    "to be run": "What was not measured",
 }
 SAID = {
-    "reproduced": "What people say, and may go on saying",
-    "partly": "What people say, and should say with care",
-    "not reproduced": "What people say, and should stop repeating",
+    "holds": "What people say, and may go on saying",
+    "undecided": "What people say, and should say with care",
+    "fails": "What people say, and should stop repeating",
 }
 """Over claims that are what people say; we did not expect them to hold."""
 
@@ -53,11 +53,11 @@ def _sentence(one: Judgement) -> str:
     claim = str(one.claim.value.get("claim", one.claim.phenomenon.text))
     text = html.escape(f"{claim[:1].upper()}{claim[1:]}")
     link = f'<a href="#{anchor(one.claim.id)}">{html.escape(one.claim.id)}</a>'
-    if one.phenomenon is None or math.isnan(one.phenomenon.value):
+    if one.seen is None or math.isnan(one.seen.value):
         return f"{text} ({link})."
-    number = _number(one.phenomenon.value, one.claim.kind)
+    number = _number(one.seen.value, one.claim.kind)
     mark = html.escape(one.claim.phenomenon.text)
-    return f"{text} (<b>{number}</b>; the mark was {mark}; {link})."
+    return f"{text} (<b>{number}</b>; the threshold was {mark}; {link})."
 
 
 def _number(value: float, kind: str) -> str:

@@ -42,7 +42,7 @@ from scipy.spatial.distance import squareform
 from attnlib.errors import AssetError, AttnlibError, BadValue, check_known, unknown
 from attnlib.files import write_whole
 from attnlib.measuring.reading import Reading
-from bookkit.ledger import carried
+from bookkit.executed import carried
 from experiments.atlas.facts import Fact, Skill, plain, significant
 from experiments.atlas.words import entry, summary
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+import pandas as pd
 import yaml
 
 from attnlib.data import reader
@@ -20,9 +21,10 @@ from attnlib.measuring.stream import METRICS
 from attnlib.metrics.registry import Metric
 from bookkit.claims import paper_keys
 from bookkit.editions import Edition
-from bookkit.ledger import outputs_of
+from bookkit.executed import outputs_of
+from bookkit.ledger import ledger_of
 from bookkit.pages.ledgerpage import raw
-from bookkit.pagetables import paper_name
+from bookkit.pagetables import BADGES, paper_name, shown_verdict
 from bookkit.templates import filled
 from experiments.atlas.page import atlas_page
 from experiments.clark2019 import coreference as coref
@@ -47,6 +49,7 @@ def generated(root: Path, edition: Edition, executed: Mapping[str, Path]) -> dic
         "book/atlas.md": atlas_page(executed),
         "book/_generated/assets.md": asset_cards(edition),
         "book/_generated/metrics.md": metric_tables(),
+        "book/_generated/verdict_moves.md": verdict_moves(root, edition, executed),
         "book/_generated/cite_book.md": book_citation(root),
         "book/_generated/cite_papers.md": paper_citations(root),
     }
@@ -104,6 +107,26 @@ def baselines_table() -> str:
     documents = load_corpus("reader-coref").examples
     shares = {name: coref.accuracy(documents, best) for name, best in coref.BASELINES.items()}
     return filled(HERE / "baselines.md", shares=shares)
+
+
+def verdict_moves(root: Path, edition: Edition, executed: Mapping[str, Path]) -> str:
+    """A table in Markdown: the verdicts of the first edition against those of today."""
+    rows = ledger_of(executed.values(), edition.name)
+    first = pd.read_csv(root / "papers" / "first_edition.csv")
+    today = pd.DataFrame(
+        [(row["paper"], row["id"], shown_verdict(row)) for row in rows],
+        columns=["paper", "id", "now"],
+    )
+    both = first.merge(today, how="outer").fillna({"verdict": "new row", "now": "row dropped"})
+    counts = pd.crosstab(both["verdict"], both["now"])
+    counts = counts.reindex([*dict.fromkeys(first["verdict"]), "new row"]).dropna().astype(int)
+    counts = counts[[name for name in (*BADGES, "row dropped") if name in counts]]
+    head = ["first edition", *counts.columns]
+    lines = [head, ["---", *("--:" for _ in counts.columns)]]
+    lines += [
+        [name, *map(str, row)] for name, row in zip(counts.index, counts.to_numpy(), strict=True)
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
 def book_citation(root: Path) -> str:

@@ -56,7 +56,9 @@ class Chapter(kit.Chapter):
         self.encoder = model_source(store, model, device)
         name = model.name if isinstance(model, Encoder) else str(model)
         offers = {"encoder": self.encoder, "seed": seed}
-        super().__init__(paper, model=name, store=store, offers=offers, claims=claims)
+        super().__init__(
+            paper, model=name, also=names_of(model), store=store, offers=offers, claims=claims
+        )
 
     def watching(self, tick: Tick) -> AbstractContextManager[None]:
         return watched(tick)
@@ -151,6 +153,18 @@ def model_source(store: Store, model: str | Path | Encoder, device: str) -> Sour
     pin = asset_pin(name) if name in known() else file_digest(model_folder(name))
     recipe = {"model": Path(name).name, "pin": pin}
     return Source(store, recipe, lambda: load_encoder(name, device=device), _describe_model)
+
+
+def names_of(model: str | Path | Encoder) -> list[str]:
+    """The known models that have the very weights of this one: a copy may have any name."""
+    folder = Path(model.source if isinstance(model, Encoder) else model).expanduser()
+    held = {sha256_of(path) for path in folder.glob("*.safetensors")} if folder.is_dir() else set()
+    return [
+        name
+        for name, asset in known().items()
+        if asset.kind == "model"
+        and any(file.sha256 in held for form in asset.forms for file in form.files)
+    ]
 
 
 def _describe_model(encoder: Encoder) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +10,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bookkit.claims import Claim, Finding, Phenomenon, judge, load_paper, paper_keys
+from bookkit.claims import (
+    Finding,
+    Judgement,
+    is_own_model,
+    judge,
+    ledger_row,
+    load_paper,
+    paper_keys,
+)
 from bookkit.errors import ClaimError, UnknownName
+from tests.claimrows import CLAIM
 
 PAPERS = paper_keys()
 
@@ -69,57 +79,100 @@ def test_every_deviation_is_used(key: str) -> None:
 def test_table_1_agrees_with_itself() -> None:
     """A gain that the paper's own row has is what any model is asked for, in the weaker form."""
     for claim in load_paper("clark2019").claims:
-        if claim.id.startswith("tab1.") and "baseline" in claim.value and claim.id != "tab1.all":
+        if (
+            claim.id.startswith("tab1.")
+            and "baseline" in claim.value
+            and claim.id != "tab1.auxpass"
+        ):
             gain = claim.value["value"] - claim.value["baseline"]
             assert claim.phenomenon.holds(gain), claim.id
 
 
-CLAIM = Claim(
-    paper="toy2019",
-    id="tab1.det",
-    where="Table 1",
-    kind="value",
-    value={"value": 94.3},
-    how="",
-    measure="det.accuracy",
-    tolerance=2.0,
-    phenomenon=Phenomenon("the gain is at least 20", "det.gain", "at_least", 20.0),
-)
+def judged(gain: Finding | None = None, *, own_model: bool = False, **changes: object) -> Judgement:
+    """A claim of 94.3, with a gain of 20 or more as its phenomenon, judged."""
+    claim = replace(CLAIM, **changes)  # type: ignore[arg-type]
+    found = {"det.accuracy": Finding(93.0), **({"det.gain": gain} if gain else {})}
+    return judge(claim, found, own_model=own_model)
 
 
 @pytest.mark.parametrize(
-    ("gain", "verdict"),
+    ("gain", "at_least", "at_most"),
     [
-        (Finding(30.0, 25.0, 35.0), "reproduced"),
-        (Finding(30.0), "reproduced"),
-        (Finding(22.0, 18.0, 26.0), "partly"),
-        (Finding(19.0, 10.0, 28.0), "not reproduced"),
-        (Finding(math.nan), "not comparable"),
-        (None, "absent"),
+        (Finding(30.0, 25.0, 35.0), "holds", "fails"),
+        (Finding(22.0, 18.0, 26.0), "undecided", "undecided"),
+        (Finding(19.0, 10.0, 28.0), "undecided", "undecided"),
+        (Finding(10.0, 5.0, 19.9), "fails", "holds"),
+        (Finding(20.0, 20.0, 20.0), "holds", "holds"),
+        (Finding(30.0), "undecided", "undecided"),
+        (Finding(30.0, 25.0), "undecided", "undecided"),
+        (Finding(math.nan), "undefined", "undefined"),
+        (Finding(math.nan, 1.0, 2.0), "undefined", "undefined"),
+        (None, "to be run", "to be run"),
     ],
 )
-def test_the_phenomenon_is_judged_on_every_model(gain: Finding | None, verdict: str) -> None:
-    findings = {"det.accuracy": Finding(50.0)} | ({"det.gain": gain} if gain else {})
-    found = judge(CLAIM, findings, model="another", models=("bert-base-uncased",))
-    assert found.verdict == verdict
+def test_the_interval_decides_on_both_sides_alike(
+    gain: Finding | None, at_least: str, at_most: str
+) -> None:
+    assert judged(gain).verdict == at_least
+    turned = replace(CLAIM.phenomenon, bound="at_most")
+    assert judged(gain, phenomenon=turned).verdict == at_most
+
+
+@pytest.mark.parametrize("exact", ["count", "identity"])
+def test_a_count_or_an_identity_needs_no_interval(exact: str) -> None:
+    counted = replace(CLAIM.phenomenon, exact=exact)  # type: ignore[arg-type]
+    assert [
+        judged(gain, phenomenon=counted).verdict
+        for gain in (Finding(20.0), Finding(19.0), Finding(22.0, 18.0, 26.0), Finding(math.nan))
+    ] == ["holds", "fails", "undecided", "undefined"]
 
 
 @pytest.mark.parametrize(
-    ("accuracy", "verdict"), [(94.0, "reproduced"), (96.2, "reproduced"), (90.0, "partly")]
+    ("value", "ours", "verdict"),
+    [
+        ({"value": 94.3}, 96.2, "same"),
+        ({"value": 94.3}, 90.0, "differs"),
+        ({"at_least": 90.0}, 90.1, "same"),
+        ({"at_least": 90.0}, 89.9, "differs"),
+        ({"at_most": 10.0}, 10.0, "same"),
+        ({"at_most": 10.0}, 10.1, "differs"),
+        ({"claim": "words alone"}, 1.0, None),
+        ({"value": 94.3}, math.nan, None),
+    ],
 )
-def test_the_value_is_judged_on_the_papers_own_model(accuracy: float, verdict: str) -> None:
-    findings = {"det.accuracy": Finding(accuracy), "det.gain": Finding(40.0)}
-    own = judge(CLAIM, findings, model="bert", models=("bert",))
-    assert own.verdict == verdict
-    assert judge(CLAIM, findings, model="other", models=("bert",)).verdict == "reproduced"
+def test_the_value_is_judged_on_the_papers_own_model_alone(
+    value: dict, ours: float, verdict: str | None
+) -> None:
+    claim = replace(CLAIM, value=value)
+    found = {"det.accuracy": Finding(ours), "det.gain": Finding(30.0, 25.0, 35.0)}
+    own, other = (judge(claim, found, own_model=mine) for mine in (True, False))
+    assert own.value_verdict == verdict and other.value_verdict is None
+    assert own.verdict == other.verdict == "holds"
+    assert own.agrees == other.agrees == {"same": True, "differs": False, None: None}[verdict]
 
 
-def test_at_most_is_the_other_way_round() -> None:
-    claim = replace(CLAIM, phenomenon=Phenomenon("p", "p", "at_most", 0.05))
-    verdicts = [
-        judge(claim, {"p": Finding(p)}, model="m", models=()).verdict for p in (0.01, 0.05, 0.2)
-    ]
-    assert verdicts == ["reproduced", "reproduced", "not reproduced"]
+@pytest.mark.parametrize(
+    ("names", "own"),
+    [
+        ({"bert-base-uncased"}, True),
+        ({"google-bert/bert-base-uncased"}, True),
+        ({"/models/bert-base-uncased/"}, True),
+        ({"my-copy", "bert-base-uncased"}, True),
+        ({"bert-base-uncased-squad"}, False),
+        ({"e5-small"}, False),
+        (set(), False),
+    ],
+)
+def test_a_papers_model_is_known_by_any_of_its_names(names: set[str], own: bool) -> None:
+    assert is_own_model(names, replace(load_paper("kovaleva2019"))) is own
+
+
+def test_a_row_of_the_ledger_has_both_verdicts_and_the_interval_that_decided() -> None:
+    row = ledger_row(judged(Finding(30.0, 25.0, 35.0), own_model=True), model="bert")
+    assert (row["verdict"], row["value_verdict"], row["evidence"]) == ("holds", "same", "finding")
+    assert (row["seen"], row["seen_low"], row["seen_high"], row["low"]) == (30.0, 25.0, 35.0, None)
+    assert row["holds"] is True and row["agrees"] is True
+    json.dumps(row, allow_nan=False)
 
 
 GOOD = {
@@ -153,6 +206,11 @@ ROW = GOOD["claims"][0]  # type: ignore[index]
         ([{**ROW, "phenomenon": {"text": "t"}}], "at_least or at_most"),
         ([{**ROW, "phenomenon": {"text": "t", "at_least": 1, "at_most": 2}}], "at_least or"),
         ([ROW, ROW], "claim 'a' stands there twice"),
+        ([{**ROW, "evidence": "proof"}], "evidence 'proof'"),
+        ([{**ROW, "paper": {"claim": "words"}}], "a tolerance belongs to a value"),
+        ([{k: v for k, v in ROW.items() if k != "tolerance"}], "a tolerance belongs to a value"),
+        ([{**ROW, "paper": {"value": 1, "at_most": 2}}], "one of value, at_least and at_most"),
+        ([{**ROW, "phenomenon": {"text": "t", "at_least": 0, "exact": "yes"}}], "exact 'yes'"),
     ],
 )
 def test_a_mistake_in_a_row_is_named(tmp_path: Path, rows: list[dict], said: str) -> None:

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from bookkit import store as store_module
-from bookkit.audit import OtherNumbers, declared_versions, difference, is_cheap, verified
+from bookkit.audit import OtherNumbers, declared_versions, difference, not_verified, verified
 from bookkit.chapter import Chapter
 from bookkit.claims import Finding
 from bookkit.errors import BadValue, MissingResult
@@ -271,9 +271,11 @@ def test_only_cheap_results_that_need_no_training_are_computed_again(store: Stor
         return found()
 
     kept = store.remembered(KEY, plain)
-    assert is_cheap(kept, plain, 5.0) and not is_cheap(kept, trained, 5.0)
-    assert not is_cheap(kept, plain, -1.0)
-    assert verified(kept, found()).record["verified"]
+    assert not not_verified(kept, plain, 5.0)
+    assert not_verified(kept, trained, 5.0) == "train a model"
+    assert not_verified(kept, plain, -1.0) == "take longer than -1 s"
+    assert verified(kept, found()).record["verified"] is True
+    assert verified(kept, None, "train a model").record["verified"] == "train a model"
     with pytest.raises(OtherNumbers, match=r"toy/trial.*raise the version of the experiment"):
         verified(kept, found(0.6))
 

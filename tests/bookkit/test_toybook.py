@@ -98,7 +98,8 @@ CELLS = (
     def thrown(*, throws, seed):
         chance = random.Random(seed)
         seen = [chance.randint(1, 6) for _ in range(throws)]
-        found = {"mean": Finding(sum(seen) / throws, 3.2, 3.8), "sixes": Finding(seen.count(6))}
+        found = {"mean": Finding(sum(seen) / throws, 3.2, 3.8)}
+        found["sixes"] = Finding(seen.count(6), 80, 120)
         return Found(pd.DataFrame({"seen": seen}), found)
 
 
@@ -111,7 +112,7 @@ CELLS = (
 
 
 def write_book(folder: Path) -> Path:
-    """Two pages and a chapter, with three claims: one holds, one does not, one is not measured."""
+    """Two pages and a chapter, with three claims: one holds, one fails, one is not measured."""
     given = [
         ("a", "Table 1", 3.5, "mean", "the mean is at least 3", "at_least", 3),
         ("b", "Table 2", 0, "sixes", "there is no six", "at_most", 0),
@@ -156,7 +157,8 @@ def told_by(script: str, folder: Path) -> Any:
 
 RUN = """
 from bookkit.editions import chapter_parameters, load_edition, notebook_path
-from bookkit.ledger import ledger, results_behind
+from bookkit.executed import results_behind
+from bookkit.ledger import ledger
 from bookkit.notebooks import run_notebook
 from bookkit.pages.ledgerpage import ledger_table, verdict_bars
 from bookkit.project import hook, project_root
@@ -184,7 +186,7 @@ def test_a_book_is_run_and_judged_without_attention(tmp_path: Path) -> None:
     folder = write_book(tmp_path)
     told, known = told_by(RUN, folder)
     assert known == []
-    assert told["verdicts"] == ["reproduced", "not reproduced", "absent"]
+    assert told["verdicts"] == ["holds", "fails", "to be run"]
     assert (told["rows"], told["bars"]) == (3, 3)
     assert told["numbers"] == {"faces": 6} and told["rehearse"] is None
     assert told["page"] == {"book/_generated/size.md": "Chapters that were run: 1."}

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bookkit import ledger
+from bookkit.claims import FOUND
 from bookkit.editions import chapter_parameters, load_edition, notebook_path
+from bookkit.executed import carried, results_behind
 from bookkit.notebooks import run_notebook
 
 ROOT = Path(__file__).parents[2]
@@ -46,8 +47,8 @@ def test_a_published_chapter_renders_from_the_store(page: str, bare: Path) -> No
     out = bare / f"{page}.ipynb"
     run_notebook(notebook_path(chapter.notebook), chapter_parameters(EDITION, chapter), out)
     published = PUBLISHED / out.name
-    assert ledger.carried(out) == ledger.carried(published)
-    assert ledger.results_behind(out) == ledger.results_behind(published)
+    assert carried(out, FOUND) == carried(published, FOUND)
+    assert results_behind(out) == results_behind(published)
     assert glued(out) == glued(published)
 
 
@@ -65,6 +66,6 @@ def glued(path: Path) -> dict[str, str]:
 def test_nothing_published_is_missing_from_the_store() -> None:
     store = PUBLISHED / "store"
     for page in CHAPTERS:
-        for name in ledger.results_behind(PUBLISHED / f"{page}.ipynb"):
+        for name in results_behind(PUBLISHED / f"{page}.ipynb"):
             assert (store / f"{name}.json").is_file(), f"{page} shows {name}"
             assert (store / f"{name}.parquet").is_file(), f"{page} shows {name}"

@@ -128,19 +128,19 @@ def test_the_ledger_is_filtered(page: Page, tiny: tuple[Path, bool]) -> None:
     )
     press = "document.querySelector('.attn-ledger button[data-value=\"{}\"]').click()".format
     assert len(page.evaluate(shown)) == 5
-    page.evaluate(press("reproduced"))
-    assert page.evaluate(shown) == ["clark2019 reproduced", "guan2020 reproduced"]
+    page.evaluate(press("holds"))
+    assert page.evaluate(shown) == ["clark2019 holds", "guan2020 holds"]
     page.evaluate(press("guan2020"))
-    assert page.evaluate(shown) == ["guan2020 reproduced"]
+    assert page.evaluate(shown) == ["guan2020 holds"]
     told = "document.querySelector('.attn-ledger [role=status]').textContent"
     assert page.evaluate(told) == "1 of 5 claims"
     page.evaluate("document.querySelector('.attn-ledger .clear').click()")
     field = "document.querySelector('.attn-ledger input')"
     page.evaluate(f"{field}.value = 'tab1.1'; {field}.dispatchEvent(new Event('input'))")
-    assert page.evaluate(shown) == ["clark2019 partly"]
-    page.evaluate("void (location.href = 'ledger.html?paper=clark2019&verdict=not+reproduced')")
+    assert page.evaluate(shown) == ["clark2019 undecided"]
+    page.evaluate("void (location.href = 'ledger.html?paper=guan2020&verdict=to+be+run')")
     time.sleep(1.5)
-    assert page.evaluate(shown) == ["clark2019 not reproduced"]  # as the front page leads there
+    assert page.evaluate(shown) == ["guan2020 to be run"]  # as the front page leads there
     assert page.seen.errors == []
 
 

@@ -12,16 +12,16 @@ import pytest
 from bookkit.claims import load_paper
 from bookkit.editions import Chapter, Edition, load_edition
 from bookkit.pages import ledgerpage, pages
+from tests import claimrows
 
 ROOT = Path(__file__).parents[3]
 
 
-def row(**changes: Any) -> dict[str, Any]:
+def row(verdict: str = "holds", **changes: Any) -> dict[str, Any]:
     claim = load_paper("clark2019").claims[0]
-    told = {"paper": "clark2019", "id": claim.id, "where": claim.where, "kind": claim.kind}
-    told |= {"paper_value": 0.5, "ours": 0.25, "low": 0.2, "high": 0.3, "phenomenon": "a < b"}
-    told |= {"holds": True, "verdict": "reproduced", "reason": 'because "so"', "deviations": ["D1"]}
-    return told | changes
+    told = {"id": claim.id, "where": claim.where, "ours": 0.25, "low": 0.2, "high": 0.3}
+    told |= {"phenomenon": "a < b", "same_measure": True, "deviations": ["D1"]}
+    return claimrows.row(verdict, **(told | changes))
 
 
 class Tags(HTMLParser):
@@ -44,12 +44,12 @@ class Tags(HTMLParser):
 
 
 def test_every_claim_has_its_row() -> None:
-    rows = [row(), row(id="x", verdict="not reproduced", paper="guan2020", deviations=[])]
+    rows = [row(), row("fails", id="x", paper="guan2020", deviations=[])]
     seen = Tags(ledgerpage.ledger_table(rows))
     lines = [given for tag, given in seen.tags if tag == "tr" and "data-paper" in given]
     assert [(one["data-paper"], one["data-verdict"]) for one in lines] == [
-        ("clark2019", "reproduced"),
-        ("guan2020", "not reproduced"),
+        ("clark2019", "holds"),
+        ("guan2020", "fails"),
     ]
     assert "a < b" in seen.text and "0.200 to 0.300" in seen.text
     explained = [given["title"] for tag, given in seen.tags if tag == "abbr"]
@@ -64,33 +64,36 @@ def test_only_chapters_of_the_book_are_linked() -> None:
     assert "notebooks/guan2020" not in seen and "Guan 2020, " in seen
 
 
-def test_the_front_page_counts_every_claim(monkeypatch: pytest.MonkeyPatch) -> None:
-    for verdicts, rest in (
-        (["reproduced", "partly", "not reproduced"], ""),
-        (["reproduced", "absent", "not comparable"], ", 2 not judged here"),
-    ):
-        rows = [row(verdict=verdict) for verdict in verdicts]
-        monkeypatch.setattr(pages, "_claims", lambda edition, own, rows=rows: rows)
-        assert pages.numbers(load_edition("standard"), {})["claims_rest"] == rest
+def test_the_front_page_counts_findings_and_not_definitions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    verdicts = ["holds", "holds", "undecided", "fails", "undefined", "to be run"]
+    rows = [row(verdict, agrees=verdict == "holds") for verdict in verdicts]
+    rows.append(row("fails", evidence="definition", agrees=None))
+    monkeypatch.setattr(pages, "_claims", lambda edition, own: rows)
+    told = pages.numbers(load_edition("standard"), {})
+    assert [told[f"claims_{name}"] for name in ("holds", "undecided", "fails")] == ["2", "1", "1"]
+    assert (told["claims"], told["findings"], told["claims_definition"]) == ("7", "4", "1")
+    assert (told["values_within"], told["values_compared"]) == ("2", "6")
 
 
 def test_what_is_not_known_is_a_dash_and_not_zero() -> None:
-    seen = ledgerpage.ledger_table([row(ours=None, low=None, high=None, verdict="absent")])
-    assert '<td data-name="ours">–</td><td data-name="95% interval">–</td>' in seen
+    seen = Tags(ledgerpage.ledger_table([row("to be run", ours=None, low=None, high=None)]))
+    assert "–" in seen.text and "nan" not in seen.text and "None" not in seen.text
 
 
 def test_filters_count_the_claims() -> None:
-    rows = [row(), row(id="x"), row(id="y", verdict="partly")]
+    rows = [row(), row(id="x"), row("undecided", id="y")]
     seen = Tags(ledgerpage.ledger_table(rows))
-    assert "reproduced 2" in seen.text and "partly 1" in seen.text and "Clark 2019 3" in seen.text
+    assert "holds 2" in seen.text and "undecided 1" in seen.text and "Clark 2019 3" in seen.text
 
 
 def test_bars_are_as_long_as_the_counts_and_lead_to_them() -> None:
-    rows = [row(), row(id="x"), row(id="y", verdict="not reproduced")]
+    rows = [row(), row(id="x"), row("to be run", id="y")]
     links = [given for tag, given in Tags(ledgerpage.verdict_bars(rows)).tags if tag == "a"]
     assert [one["style"] for one in links] == ["flex-grow:2", "flex-grow:1"]
-    assert links[1]["href"] == "ledger.html?paper=clark2019&verdict=not+reproduced"
-    assert links[1]["aria-label"] == "Clark 2019: 1 of 3 not reproduced"
+    assert links[1]["href"] == "ledger.html?paper=clark2019&verdict=to+be+run"
+    assert links[1]["aria-label"] == "Clark 2019: 1 of 3 to be run"
 
 
 # --- this build

@@ -16,15 +16,16 @@ from matplotlib.figure import Figure
 from attnlib.plots import drawing
 from attnlib.plots.drawing import Drawing
 from bookkit.chapter import Chapter
-from bookkit.claims import CLAIMS, FIGURES, LEDGER, Finding, Judgement, load_paper
+from bookkit.claims import CLAIMS, FIGURES
 from bookkit.errors import NotebookError
+from bookkit.ledger import judged_rows
 from bookkit.pages.site import external_loads
-from bookkit.pagetables import claim_rows
 from bookkit.store import Store
 from bookkit.teach.handouts import hand_outs
 from bookkit.teach.plain_markdown import Words, papers_of
 from bookkit.teach.slides import deck, discussion, figures_of
 from tests.chromium import Page, browser_or_skip
+from tests.claimrows import row
 
 ROOT = Path(__file__).parents[3]
 PUBLISHED = sorted((ROOT / "book" / "published").glob("*.ipynb"))
@@ -32,10 +33,6 @@ PAPERS = papers_of((ROOT / "book" / "references.bib").read_text(encoding="utf-8"
 DRAWN = {"caption": "See the peak. More about it.", "alt": "A peak.", "size": [4.0, 2.0]}
 SVG = '<svg role="img" viewBox="0 0 400 200"><text>drawn</text></svg>'
 FIGURE = {FIGURES: [{**DRAWN, "svg": [3, 3 + len(SVG)]}]}
-ROW = {
-    **{"id": "fig2.sep", "where": "Fig. 2", "paper": "0.5", "ours": "0.3", "interval": "–"},
-    **{"phenomenon": "a layer likes <it> best", "verdict": "not reproduced"},
-}
 TITLE = """# A title
 
 *After {cite:t}`clark2019`: "Paper".*
@@ -52,10 +49,10 @@ Their verdict: it depends.
 - read a map.
 :::
 """
-LEDGER_ROW = {
-    **{"paper": "clark2019", "id": "fig2.sep", "where": "Fig. 2", "model": "e5-small"},
-    **{"phenomenon": "a layer likes it best", "verdict": "not reproduced", "reason": "0.3"},
-}
+ROWS = [
+    row("fails", id="fig2.sep", where="Fig. 2", phenomenon="a layer likes <it> best"),
+    row("holds", id="fig2.cls", where="Fig. 2"),
+]
 
 
 def markdown(text: str) -> dict:
@@ -71,8 +68,8 @@ GLUED = {"scrapbook": {"name": "model"}}
 CELLS = [
     markdown(TITLE),
     markdown("## Where does it look? (Fig. 2)"),
-    code(f"<p>{SVG}</p> and more", {**FIGURE, CLAIMS: [ROW]}),
-    code("<table>all</table>", {LEDGER: [LEDGER_ROW, {**LEDGER_ROW, "verdict": "reproduced"}]}),
+    code(f"<p>{SVG}</p> and more", {**FIGURE, CLAIMS: ["fig2.sep"]}),
+    code("<table>all</table>"),
     {
         **{"cell_type": "code", "source": ""},
         "outputs": [
@@ -93,17 +90,16 @@ def slides_of(page: str) -> list[str]:
 
 
 def test_a_deck_has_its_slides_in_order() -> None:
-    page = deck(
-        CELLS, "clark2019", papers={"clark2019": ("Clark et al.", "2019")}, teaching=TEACHING
-    )
+    papers = {"clark2019": ("Clark et al.", "2019")}
+    page = deck(CELLS, "clark2019", papers=papers, rows=ROWS, teaching=TEACHING)
     title, asked, goals, figure, verdicts, questions, exercises = slides_of(page)
     assert "<h1>A title</h1>" in title and "After Clark et al. (2019)" in title
-    assert "<b>1</b>reproduced" in title and "<b>1</b>not reproduced" in title
+    assert "<b>1</b>holds" in title and "<b>1</b>fails" in title
     assert "<code>[SEP]</code> <b>for</b>" in asked and "Their verdict: it depends." in asked
     assert "read a map." in goals
     assert "Where does it look?" in figure and '<p class="kicker">Fig. 2</p>' in figure
     assert '<p class="lead">See the peak.</p>' in figure and "drawn" in figure
-    assert "✗ not reproduced" in figure and "a layer likes &lt;it&gt; best" in figure
+    assert "✗ fails" in figure and "a layer likes &lt;it&gt; best" in figure
     assert "More about it." in figure.partition('class="notes"')[2]
     assert "What held" in verdicts and "Fig. 2" in verdicts
     assert (
@@ -143,28 +139,19 @@ def test_what_a_notebook_shows_says_what_is_drawn_in_it() -> None:
     chapter = Chapter("clark2019", model="none", store=Store(Path("nowhere")))
     gallery = chapter.gallery({"one": drawn("First & best."), "two": drawn("Second.")})
     judged = chapter.show(gallery, "tab1.det")
-    rows = claim_rows(chapter.judged("tab1.det"))
+    rows = chapter.rows("tab1.det")
     shown = [Table(), chapter.show(Table()), drawn("Alone."), gallery, judged]
     cells = [markdown("## A")]
     for one in shown:
         data, carried = DisplayFormatter().format(one)  # as a kernel does
         assert data["text/html"] == one._repr_html_() and data["text/plain"]
         cells.append(code(data["text/html"], carried))
-    found = list(figures_of(cells, Words()))
+    found = list(figures_of(cells, Words(), rows))
     assert [one.name for one in found] == ["", "one", "two", "one", "two"]
     assert [one.caption for one in found[:3]] == ["Alone.", "First & best.", "Second."]
     assert [one.claims for one in found] == [[], [], [], rows, rows]
     for one in found:
         assert one.svg == drawn(one.caption).svg() and one.ratio == 2
-
-
-def test_rows_of_claims_say_what_the_table_shows() -> None:
-    """The paper's number without its words, ours with the paper's unit."""
-    claim = load_paper("clark2019").claim("tab1.det")
-    (row,) = claim_rows([Judgement(claim, "partly", "why", Finding(90.12, 88.0, 92.0))])
-    assert (row["id"], row["where"], row["verdict"]) == (claim.id, claim.where, "partly")
-    assert (row["paper"], row["ours"], row["interval"]) == ("94.3%", "90.1%", "88 to 92")
-    assert row["phenomenon"] == claim.phenomenon.text
 
 
 def test_the_library_and_the_kit_agree_on_the_name() -> None:
@@ -180,7 +167,8 @@ def slides(path: Path) -> str:
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     teaching = ROOT / "book" / "teach" / path.name.replace(".ipynb", ".md")
     text = teaching.read_text(encoding="utf-8") if teaching.is_file() else ""
-    return deck(cells, path.stem, papers=PAPERS, teaching=text)
+    rows = list(judged_rows(path))
+    return deck(cells, path.stem, papers=PAPERS, rows=rows, teaching=text)
 
 
 @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
@@ -209,8 +197,8 @@ def test_what_a_published_output_carries_is_what_it_shows(path: Path) -> None:
             caption = f"<figcaption>{html.escape(one['caption'])}</figcaption></figure>"
             assert text[end:].startswith(caption)
             assert f'aria-label="{html.escape(one["alt"])}"' in text[start:end]
-        for row in carried.get(CLAIMS, []):
-            assert all(html.escape(row[name]) in text for name in row if name != "id")
+        shown = text.replace("<wbr>", "")
+        assert all(f">{html.escape(name)}</span>" in shown for name in carried.get(CLAIMS, []))
 
 
 @pytest.fixture(scope="module")

@@ -44,6 +44,8 @@ __all__ = ["folders", "one_thread"]  # fixtures
 TYPES = ("dense", "diagonal", "dense&vertical", "vertical")
 SLUGS = ("dense", "diagonal", "dense_vertical", "vertical")
 MODELS = ("pretrained", "squad", "mrpc", "mnli")
+AGREES = {("holds", "same"), ("holds", None)}
+"""Both verdicts on a claim where the numbers are the paper's own."""
 
 
 @pytest.fixture(scope="module")
@@ -419,13 +421,15 @@ def test_the_papers_own_types_reproduce_the_paper() -> None:
     """A sign or a unit that were wrong would make the paper contradict itself."""
     given = papers_heads()
     assert Counter(given) == {"dense": 100, "diagonal": 102, "dense&vertical": 131, "vertical": 51}
-    found = {name: Finding(value) for name, value in numbers(given, n_heads=16).items()}
+    found = {
+        name: Finding(value, value, value) for name, value in numbers(given, n_heads=16).items()
+    }
     paper = load_paper("guan2020")
     asked = [c for c in paper.claims if c.id.startswith(("fig1.", "fig3.", "sec4.share."))]
     assert len(asked) == 12
     for claim in asked:
-        judged = judge(claim, found, model=paper.models[0], models=paper.models)
-        assert judged.verdict == "reproduced", judged.reason
+        judged = judge(claim, found, own_model=True)
+        assert (judged.verdict, judged.value_verdict) in AGREES, f"{claim.id}: {judged.reason}"
 
 
 Stub = Callable[..., None]
@@ -748,8 +752,8 @@ def test_the_papers_own_scores_reproduce_the_paper(world: Callable[..., Found]) 
     asked = [c for c in paper.claims if c.id.startswith(("tab2", "tab3", "sec5"))]
     assert len(asked) == 19 + 11
     for claim in asked:
-        judged = judge(claim, found.findings, model=paper.models[1], models=paper.models)
-        assert judged.verdict == "reproduced", f"{claim.id}: {judged.reason}"
+        judged = judge(claim, found.findings, own_model=True)
+        assert (judged.verdict, judged.value_verdict) in AGREES, f"{claim.id}: {judged.reason}"
     table = found.table.set_index("row")
     for number, (_, _, f1) in PRINTED.items():
         assert table.loc[number, "f1"] == pytest.approx(f1)

@@ -15,8 +15,9 @@ from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Segment, Tree
 from attnlib.errors import CorpusError
 from bookkit import ledger
-from bookkit.claims import LEDGER, RUNS, Finding, load_paper
+from bookkit.claims import FOUND, RUNS, Finding, load_paper
 from bookkit.errors import BadValue, UnknownName
+from bookkit.executed import results_behind
 from bookkit.store import Found, Store, experiment
 from experiments.shared import chapter as chapters
 from experiments.shared.chapter import Chapter, split_by_document
@@ -52,7 +53,7 @@ def test_an_experiment_runs_once_and_its_findings_are_kept(chapter: Chapter) -> 
     assert chapter.run(longest, texts(), times=2).table["n"][0] == 8
     assert len(SEEDS) == 3
     (judged,) = chapter.judged("sec3.1.previous")
-    assert judged.verdict == "reproduced" and judged.ours == Finding(2.0, 2.0, 2.0)
+    assert judged.verdict == "holds" and judged.ours == Finding(2.0, 2.0, 2.0)
 
 
 def test_plain_metrics_give_the_table_of_heads(chapter: Chapter) -> None:
@@ -64,7 +65,7 @@ def test_plain_metrics_give_the_table_of_heads(chapter: Chapter) -> None:
     shown = chapter.show(plots.head_grid(table, "entropy"), "fig4.broad")
     html = shown._repr_html_()
     assert "<svg" in html and "Fig. 4" in html
-    assert "absent" in html  # nothing was found for the claim, and it says so
+    assert "to be run" in html  # nothing was found for the claim, and it says so
 
 
 def test_a_claim_that_does_not_exist_is_refused(chapter: Chapter) -> None:
@@ -77,8 +78,9 @@ def test_a_claim_that_does_not_exist_is_refused(chapter: Chapter) -> None:
 def test_the_ledger_travels_in_the_notebook(chapter: Chapter, tmp_path: Path) -> None:
     chapter.run(longest, texts())
     data, carried = chapter.ledger()._repr_mimebundle_()
-    rows = carried[LEDGER]
-    assert len(rows) == len(load_paper("clark2019").claims)
+    (found,) = carried[FOUND]
+    assert found["model"] == chapter.model and set(found["findings"]) == set(chapter.findings)
+    claims = [claim.id for claim in load_paper("clark2019").claims]
     assert "</table>" in data["text/html"]
     card, runs = chapter.compute_card()._repr_mimebundle_()
     outputs = [{"data": data, "metadata": carried}, {"data": card, "metadata": runs}]
@@ -87,15 +89,33 @@ def test_the_ledger_travels_in_the_notebook(chapter: Chapter, tmp_path: Path) ->
     folder.mkdir(parents=True)
     (folder / "clark2019.ipynb").write_text(json.dumps(book))
     read = ledger.ledger(tmp_path, "pocket")
-    assert [row["id"] for row in read if row["paper"] == "clark2019"] == [row["id"] for row in rows]
+    assert [row["id"] for row in read if row["paper"] == "clark2019"] == claims
     keys = {"paper", "id", "where", "kind", "paper_value", "ours", "low", "high", "phenomenon"}
     keys |= {"holds", "verdict", "edition", "model", "deviations"}
+    keys |= {"value_verdict", "evidence", "seen", "seen_low", "seen_high"}
     assert all(keys <= set(row) for row in read)
     by_id = {row["id"]: row for row in read}
-    assert by_id["sec3.1.previous"]["verdict"] == "reproduced"
-    assert by_id["sec3.1.next"]["verdict"] == "absent" and by_id["sec3.1.next"]["ours"] is None
+    assert by_id["sec3.1.previous"]["verdict"] == "holds"
+    assert by_id["sec3.1.next"]["verdict"] == "to be run" and by_id["sec3.1.next"]["ours"] is None
     assert sum(ledger.totals(read).values()) == len(read)
-    assert ledger.results_behind(folder / "clark2019.ipynb") == [runs[RUNS][0]["name"]]
+    assert results_behind(folder / "clark2019.ipynb") == [runs[RUNS][0]["name"]]
+
+
+def test_what_an_older_version_found_is_to_be_run_again(
+    chapter: Chapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chapter.run(longest, texts())
+    cells = [
+        {"outputs": [{"metadata": one._repr_mimebundle_()[1]}]}
+        for one in (chapter.ledger(), chapter.compute_card())
+    ]
+    path = tmp_path / "clark2019.ipynb"
+    path.write_text(json.dumps({"cells": cells}))
+    for version, verdict in ((1, "holds"), (2, "to be run")):
+        today = {"clark2019/longest": (version, "")}
+        monkeypatch.setattr(ledger, "declared_versions", lambda root, today=today: today)
+        judged = {row["id"]: row for row in ledger.judged_rows(path)}
+        assert judged["sec3.1.previous"]["verdict"] == verdict
 
 
 def test_an_edition_that_was_not_run_has_no_ledger(tmp_path: Path) -> None:
