@@ -621,11 +621,11 @@ def test_sentences_stand_under_their_verdicts() -> None:
     from bookkit.claims import judge
 
     claims = load_paper("agreement").claims
-    found = {"agree.most": Finding(0.4), "agree.median": Finding(0.9)}
-    judged = [judge(one, found, model="m", models=()) for one in claims]
+    found = {"agree.most": Finding(0.4, 0.3, 0.5), "agree.median": Finding(0.9, 0.8, 1.0)}
+    judged = [judge(one, found, own_model=False) for one in claims]
     words = plain_words.plain_words(judged)
     first = words["What holds"][0]
-    assert first.startswith("No two papers speak of the same classes (<b>0.40</b>; the mark was")
+    assert first.startswith("No two papers speak of the same classes (<b>0.40</b>; the threshold was")
     assert '<a href="#agreement-words">words.not_the_same</a>' in first
     assert len(words["What does not hold, though we expected it"]) == 1
     assert "<li>" in words._repr_html_()
