@@ -625,7 +625,8 @@ def test_sentences_stand_under_their_verdicts() -> None:
     judged = [judge(one, found, own_model=False) for one in claims]
     words = plain_words.plain_words(judged)
     first = words["What holds"][0]
-    assert first.startswith("No two papers speak of the same classes (<b>0.40</b>; the threshold was")
+    said = "No two papers speak of the same classes (<b>0.40</b>; the threshold was"
+    assert first.startswith(said)
     assert '<a href="#agreement-words">words.not_the_same</a>' in first
     assert len(words["What does not hold, though we expected it"]) == 1
     assert "<li>" in words._repr_html_()
