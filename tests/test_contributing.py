@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import nbformat
+import platformdirs
 import pytest
 import yaml
 
@@ -74,7 +75,20 @@ def test_a_wrong_metric_is_caught(checkout: Path) -> None:
     assert done.returncode == 1
 
 
+@pytest.fixture
+def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache with its assets, and a store without results of earlier runs."""
+    given = os.environ.get("ATTNLIB_CACHE") or platformdirs.user_cache_dir("attnlib")
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    for name in ("assets", "corpora", "locks"):
+        if (Path(given) / name).is_dir():
+            (cache / name).symlink_to(Path(given) / name)
+    monkeypatch.setenv("ATTNLIB_CACHE", str(cache))
+
+
 @pytest.mark.assets
+@pytest.mark.usefixtures("own_store")
 def test_a_paper_is_five_files_and_two_lines(checkout: Path) -> None:
     source = "notebooks/toy2024.ipynb"
     cells = [nbformat.v4.new_markdown_cell("# A toy")]

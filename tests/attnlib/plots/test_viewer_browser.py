@@ -15,7 +15,7 @@ import pytest
 from attnlib.measuring.reading import largest_error
 from attnlib.models import Encoder, load_encoder
 from attnlib.plots.viewer import View, view
-from tests.attnlib.plots.test_viewer import NASTY, PAIR, own_maps
+from tests.attnlib.plots.test_viewer import NASTY, PAIR, kept_weights, own_maps
 from tests.chromium import Page, browser_or_skip
 from tests.families import SENTENCES, folders, one_thread
 
@@ -252,7 +252,7 @@ def test_another_text_can_be_chosen(page: Page, saved: Path, one: View) -> None:
 def test_a_token_isolates_its_lines(page: Page, saved: Path, one: View) -> None:
     viewer = Viewer(page, saved)
     said = viewer.point(20, 24 + 22 * 2.5)
-    tokens, maps = one.readings[0][0].tokens, one.readings[0][0].weights[0, 0]
+    tokens, maps = one.readings[0][0].tokens, kept_weights(one.readings[0][0])[0, 0]
     assert said.startswith(f"Head 1-1: {tokens[2]} attends to {tokens[maps[2].argmax()]} ")
     assert float(said.split(",")[0].split()[-1]) == pytest.approx(maps[2].max(), abs=0.0051)
     width = viewer.ask("figure.querySelector('.stage svg').getBoundingClientRect().width")

@@ -15,6 +15,7 @@ from attnlib.measuring.reading import largest_error
 from experiments.atlas import Atlas, words
 from experiments.atlas.page import fragment, save_page
 from tests.atlases import LOOKS, N, made_up, tiny_readings
+from tests.attnlib.plots.test_viewer import kept_weights
 from tests.axe import axe_source, violations
 from tests.chromium import Page, browser_or_skip
 from tests.experiments.atlas.test_atlas import shown_number
@@ -391,7 +392,7 @@ def test_lines_and_maps_are_those_of_the_model(page: Page, saved: Path, atlas: A
     reader.click(".examples .tools button", 1)
     reader.click(".examples .tools button", 4)
     text = atlas.texts[1]
-    maps, n = text.weights[2, 4], len(text.tokens)
+    maps, n = kept_weights(text)[2, 4], len(text.tokens)
     assert reader.ask("figure.querySelector('.examples').dataset.drawn") == "3-5 1 map"
     frame = reader.ask("""['x', 'y', 'width'].map(name => Number(figure.querySelector(
         '.stage svg > rect').getAttribute(name)))""")
