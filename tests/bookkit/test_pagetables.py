@@ -103,7 +103,7 @@ def test_the_value_has_a_badge_of_its_own(verdict: str) -> None:
 
 
 def test_what_was_not_measured_is_a_dash_and_not_a_zero() -> None:
-    nothing = {name: None for name in ("ours", "low", "high", "seen", "seen_low", "seen_high")}
+    nothing = dict.fromkeys(("ours", "low", "high", "seen", "seen_low", "seen_high"))
     found = claim_table([row("to be run", **nothing)], {})
     assert list(found.table.iloc[0][["ours", "95% interval"]]) == ["–", "–"]
     assert "nan" not in found._repr_html_()

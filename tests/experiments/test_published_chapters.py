@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bookkit.claims import FOUND
-from bookkit.executed import carried, results_behind
 from bookkit.editions import chapter_parameters, load_edition, notebook_path
+from bookkit.executed import carried, results_behind
 from bookkit.notebooks import run_notebook
 
 ROOT = Path(__file__).parents[2]

@@ -16,8 +16,8 @@ from attnlib.data.examples import Segment, Tree
 from attnlib.errors import CorpusError
 from bookkit import ledger
 from bookkit.claims import FOUND, RUNS, Finding, load_paper
-from bookkit.executed import results_behind
 from bookkit.errors import BadValue, UnknownName
+from bookkit.executed import results_behind
 from bookkit.store import Found, Store, experiment
 from experiments.shared import chapter as chapters
 from experiments.shared.chapter import Chapter, split_by_document
