@@ -6,7 +6,7 @@ import hashlib
 import json
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
@@ -146,14 +146,22 @@ def _label(task: Task, value: object) -> int | float | None:
 
 def _in_dev(examples: list[TaskExample]) -> list[bool]:
     """Whether each example goes to dev, by `SPLIT_RULE`: no text stands on both sides."""
+    return list(map(goes_to_dev, text_groups(examples)))
+
+
+def text_groups(examples: Sequence[Any]) -> list[str]:
+    """The group of each example: all with which it shares a text, directly or through others.
+
+    returns  the first text of the group, in alphabetical order
+    """
     from scipy.cluster.hierarchy import DisjointSet  # takes a while to import, and few need it
 
     keys = [[" ".join(str(part).lower().split()) for part in one.parts] for one in examples]
     groups = DisjointSet(text for texts in keys for text in texts)
     for texts in keys:
         groups.merge(texts[0], texts[-1])
-    sides = {text: goes_to_dev(min(group)) for group in groups.subsets() for text in group}
-    return [sides[texts[0]] for texts in keys]
+    first = {text: min(group) for group in groups.subsets() for text in group}
+    return [first[texts[0]] for texts in keys]
 
 
 def goes_to_dev(key: str) -> bool:

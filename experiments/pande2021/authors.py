@@ -1,23 +1,17 @@
-"""What the authors released: their head maps next to ours, and what their code does differently.
-
-The maps were read off their published heat maps.
-"""
+"""What the authors released: their head maps, read off their published heat maps, next to ours."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from attnlib.data.assets import resolve
 from attnlib.errors import CorpusError
 from attnlib.measuring.head_tables import layer_means, rank_correlation
-from attnlib.measuring.roles import AUTHORS, THRESHOLD, role_tests
-from attnlib.metrics.sieves import COARSE
 from bookkit.store import Found, experiment
-from experiments.pande2021.bias_scores import AS_AUTHORS, BLOCK
+from experiments.pande2021.bias_scores import BLOCK
 
 ASSET = "pande-reference"
 FEW, MANY = "pande_scores_digitised.tsv", "pande_local_1000_digitised.tsv"
@@ -86,35 +80,3 @@ def authors_beside(*moments: pd.DataFrame, tasks: Sequence[str], seed: int = 0) 
     columns = ["task", "role", "layer", "ours", "authors", "rho", "p"]
     found = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
     return Found(found.reindex(columns=columns), facts={"reading_error": READING_ERROR})
-
-
-@experiment(version=1)
-def disagreements(
-    *moments: pd.DataFrame, tasks: Sequence[str], threshold: float = THRESHOLD
-) -> Found:
-    """Every score in both ways, and the test in both ways: heads with the role, mean over tasks.
-
-    table  what, role, paper_bias, authors_bias, paper_heads, authors_heads, changed (heads that
-           get or lose the role)
-    """
-    ways = [("score", role, f"{role}{AUTHORS}", "z") for role in AS_AUTHORS]
-    ways += [("t instead of z", role, role, "t") for role in COARSE]
-    rows = []
-    for what, role, score, test in ways:
-        found = []
-        for table in moments:
-            paper, authors = (table[table["role"] == name] for name in (role, score))
-            if paper["bias"].notna().any():
-                one = role_tests(paper, threshold=threshold)
-                other = role_tests(authors, threshold=threshold, test=test)
-                found.append(_compared(one, other))
-        if found:
-            rows.append((what, role, *np.mean(found, axis=0)))
-    names = ("paper_bias", "authors_bias", "paper_heads", "authors_heads", "changed")
-    return Found(pd.DataFrame(rows, columns=["what", "role", *names]), facts={"tasks": list(tasks)})
-
-
-def _compared(paper: pd.DataFrame, authors: pd.DataFrame) -> tuple[float, ...]:
-    one, other = (part["assigned"].to_numpy() for part in (paper, authors))
-    heads = (float(one.sum()), float(other.sum()), float((one != other).sum()))
-    return float(paper["bias"].mean()), float(authors["bias"].mean()), *heads
