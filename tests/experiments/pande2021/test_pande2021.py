@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from scipy.stats import norm, spearmanr
+from scipy.stats import norm, skew, spearmanr
 from transformers import BertConfig
 
-from attnlib.attention.encode import Batch
+from attnlib.attention.encode import Batch, batches_of, model_inputs
 from attnlib.data.examples import Segment
 from attnlib.errors import BadValue, CorpusError
 from attnlib.measuring.roles import RoleScores, moments, role_scores, role_tests
@@ -28,15 +28,15 @@ from attnlib.models import Encoder, random_encoder
 from bookkit import pagetables
 from bookkit.claims import Finding, load_paper
 from bookkit.store import Found
-from experiments.pande2021 import authors, bias_scores, draws, sieves
+from experiments.pande2021 import authors, bias_scores, delimiters, draws, sieves, tuning
 from experiments.pande2021.bias_scores import BLOCK
-from experiments.pande2021.draws import depth, role_numbers
-from experiments.pande2021.tuning import tuning_overview
+from experiments.pande2021.draws import depth
 from experiments.shared.intervals import drawn
 from experiments.shared.training.taskplans import Plan, over_tasks, task_plans
 from tests.attnlib.measuring.test_roles import TEXTS, corpus_of, scores_of
 from tests.families import one_thread, word_piece_tokenizer
 from tests.maps import collated, text_of
+from tests.notebooks import defined_in
 
 __all__ = ["one_thread"]  # fixture
 
@@ -46,7 +46,11 @@ ROLES = (*SIEVES, BLOCK)
 FOUR = ("qnli", "qqp", "mrpc", "sst2")
 
 
-# --- the numbers, by hand ------------------------------------------------------------------------
+# --- what is counted in each draw, by hand ------------------------------------------------------
+
+JUDGES = ("overlaps", "block_overlaps", "skilled_layers", "delimiter_layers", "block_layers")
+JUDGES += ("syntactic_layers",)
+BY_ROLES = dict(zip(JUDGES, defined_in("pande2021", *JUDGES), strict=True))
 
 
 def heads(by_layer: Mapping[int, int], n_layers: int = 12) -> np.ndarray:
@@ -57,232 +61,249 @@ def heads(by_layer: Mapping[int, int], n_layers: int = 12) -> np.ndarray:
     return grid
 
 
-def numbers(
-    has: Mapping[str, Mapping[int, int]] | None = None,
-    *,
-    n_layers: int = 12,
-    single: bool = False,
-    **grids: Mapping[str, Any],
-) -> dict[str, float]:
-    """Numbers of a world where no head has a role and every score is 1 unless said otherwise."""
-    shape = (n_layers, 12)
-    assigned = {role: heads((has or {}).get(role, {}), n_layers) for role in ROLES}
-    filled = {}
-    for name, usual in (("bias", 1.0), ("p", 1.0), ("skew", 0.0)):
-        given = {role: np.full(shape, usual) for role in ROLES}
-        if single:
-            given |= {"block": np.full(shape, NAN), BLOCK: np.full(shape, NAN)}
-        filled[name] = given | {
-            role: np.broadcast_to(np.asarray(value, float), shape)
-            for role, value in grids.get(name, {}).items()
-        }
-    return role_numbers(assigned, *filled.values(), 3.0)
+Has = Mapping[str, Mapping[int, int]]
+
+
+def roles_table(*draws_: Has, n_layers: int = 12) -> pd.DataFrame:
+    """The table of `drawn_roles` in a world where nobody has a role unless said otherwise."""
+    parts = [
+        draws.digits(np.stack([heads(has.get(role, {}), n_layers) for has in draws_])).assign(
+            role=role
+        )
+        for role in (*SIEVES, draws.OWN_TEXT)
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def counted(*draws_: Has, task: str = "mrpc", n_layers: int = 12) -> dict[str, Finding]:
+    """All numbers of one task, with their intervals over the draws after the first."""
+    table, found = roles_table(*draws_, n_layers=n_layers), {}
+    for name, judge in BY_ROLES.items():
+        options = {"apart": [task]} if name == "skilled_layers" else {}
+        found |= judge(table, tasks=[task], **options).findings
+    return {name: one for name, one in found.items() if not name.startswith(f"{task}.")}
 
 
 def full(*layers: int) -> dict[int, int]:
     return dict.fromkeys(layers, 12)
 
 
-def scattered(value: float, *places: tuple[int, int]) -> np.ndarray:
-    """1 everywhere but in these places."""
-    grid = np.ones((12, 12))
-    for place in places:
-        grid[place] = value
-    return grid
-
-
-RISING = np.arange(144.0).reshape(12, 12)
 EVERY_LAYER_HALF = {layer: 6 for layer in range(1, 12) if layer != 7}
-
-CASES: list[tuple[str, dict[str, Any], float]] = [
-    # only coarse roles count, and only where they are defined
-    (
-        "score.mean",
-        {"single": True, "bias": {"local": 2, "delimiter": 6, "syntactic": 1, "cls": 99}},
-        3.0,
-    ),
-    (
-        "p.undecided",
-        {"p": {"local": 0.5, "delimiter": 0.05, BLOCK: 0.95, "block": 0.5, "cls": 0.5}},
-        1 / 4,
-    ),
-    ("skew.share", {"single": True, "skew": {"nsubj": 2, "cls": 0.5, BLOCK: 9}}, 1 / 11),
-    (
-        "average_only.count",
-        {
-            "has": {"local": {0: 1}},
-            "bias": {
-                "local": scattered(3.0, (0, 0), (5, 5)),
-                "cls": scattered(5.0, (1, 1), (2, 2), (3, 3)),
-                "sep": 2.99,
-                BLOCK: 9.0,
-            },
-        },
-        4,
-    ),
-    ("delimiter.share", {"has": {"delimiter": {0: 12, 1: 6}, "cls": full(5)}}, 18 / 144),
+COUNTS: list[tuple[str, Has, float]] = [
+    ("delimiter.share", {"delimiter": {0: 12, 1: 6}, "cls": full(5)}, 18 / 144),
     (
         "unskilled.share",
         {
-            "has": {
-                **{"local": full(0), BLOCK: full(1), "delimiter": full(0, 2)},
-                **{"syntactic": {3: 6}, "block": full(5), "nsubj": full(6)},
-            }
+            **{"local": full(0), "block": full(1), "delimiter": full(0, 2), "syntactic": {3: 6}},
+            **{"own text": full(5), "nsubj": full(6)},
         },
         102 / 144,
     ),
     (
+        "coarse.multi_share",
+        {"local": full(0), "delimiter": {0: 5, 1: 12}, "cls": full(0, 1)},
+        5 / 144,
+    ),
+    (
+        "overlap.others_delimiter",
+        {
+            **{"local": {0: 4}, "block": {1: 4}, "syntactic": {0: 6}, "nsubj": full(2)},
+            "delimiter": {0: 3, 2: 12},
+        },
+        0.3,
+    ),
+    (
         "overlap.syntactic_local",
-        {"has": {"syntactic": {0: 4}, "local": {0: 1, 4: 12}, "nsubj": full(4)}},
+        {"syntactic": {0: 4}, "local": {0: 1, 4: 12}, "nsubj": full(4)},
         1 / 4,
     ),
-    ("spearman", {"bias": {"local": RISING, "syntactic": -(RISING**3)}}, -1),
+    ("overlap.local_syntactic", {"local": {0: 4}, "syntactic": {0: 1, 4: 12}}, 1 / 4),
+    ("nsubj.next_share", {"nsubj": {3: 4}, "next_local": {3: 3, 5: 12}}, 3 / 4),
     (
         "nsubj.next_minus_previous",
-        {"has": {"nsubj": {3: 4}, "next_local": {3: 3, 5: 12}, "previous_local": {3: 1}}},
+        {"nsubj": {3: 4}, "next_local": {3: 3, 5: 12}, "previous_local": {3: 1}},
         0.5,
     ),
+    ("dobj.previous_share", {"dobj": {3: 4}, "previous_local": {3: 3, 5: 12}}, 3 / 4),
     (
         "dobj.previous_minus_next",
-        {"has": {"dobj": {3: 4}, "next_local": {3: 4}, "previous_local": {3: 3, 5: 12}}},
+        {"dobj": {3: 4}, "next_local": {3: 4}, "previous_local": {3: 3, 5: 12}},
         -0.25,
     ),
-    ("block.heads", {"has": {"block": {2: 5}, BLOCK: full(0)}}, 5),
+    ("block.overlap", {"block": {0: 4}, "local": {0: 1}, "syntactic": {0: 2, 1: 12}}, 0.5),
+    ("block.own_text.least", {"block": {0: 4, 1: 2}, "own text": {0: 3, 2: 12}}, 3),
     (
-        "block.overlap",
-        {"has": {BLOCK: {0: 4}, "local": {0: 1}, "syntactic": {0: 2}, "block": full(1)}},
-        0.5,
-    ),
-    ("block.first_minus_rest", {"has": {BLOCK: {0: 6, 5: 12}, "block": full(1)}}, 0.5 - 1 / 11),
-    ("block.layers_2_to_5", {"has": {BLOCK: {0: 12, 1: 1, 4: 12, 5: 1}, "block": full(2)}}, 0.5),
-    ("block.layers_with_1", {"has": {BLOCK: {0: 12, 1: 1, 11: 2}, "block": full(2)}}, 0.25),
-    (
-        "block.ends_minus_middle",
-        {"has": {BLOCK: {0: 12, 3: 12, 4: 3, 7: 3, 8: 12, 11: 6}, "block": full(5)}},
-        0.5 - 0.125,
-    ),
-    ("single.block_heads", {"single": True, "has": {BLOCK: {0: 2}}}, 2),
-    (
-        "multi.most_roles",
+        "layer_8.most_roles",
         {
-            "has": {
-                **{"previous_local": {4: 1}, "next_local": {4: 2}, BLOCK: {4: 1}, "cls": {4: 1}},
-                **{"local": full(4), "delimiter": full(4), "syntactic": full(4)},
-            }
+            **{"previous_local": {7: 1, 6: 1}, "next_local": {7: 2, 6: 1}, "block": full(7, 6)},
+            **{"cls": {7: 1, 6: 1}, "sep": {6: 1}, "local": full(7), "own text": full(7)},
         },
         4,
     ),
-    ("multi.middle_over_rest", {"has": {"cls": full(5, 6, 7, 8, 9), "sep": full(0)}}, 7),
-    ("multi.early_over_rest", {"has": {"cls": full(0, 1, 2, 3), "nsubj": full(4)}}, 8),
-    ("multi.last_over_all", {"has": {"amod": full(10, 0)}}, 3),
     (
-        "delimiter.least_layer",
-        {"has": {"cls": {**EVERY_LAYER_HALF, 7: 2}, "sep": {7: 3}}},
-        0.25,
+        "layer_8.sep_only_heads",
+        {"sep": {7: 4, 6: 12, 8: 12}, "cls": {7: 1}, "delimiter": full(7)},
+        3,
     ),
     (
+        "multi_skilled.middle_minus_rest",
+        {"cls": full(5, 6, 7, 8, 9), "sep": {**full(5, 6, 7, 8, 9), 0: 6}, "nsubj": {0: 6}},
+        1 - 6 / 84,
+    ),
+    (
+        "multi_skilled.early_minus_rest",
+        {"cls": full(0, 1, 2, 3, 4, 5), "sep": {**full(0, 1, 2, 4), 3: 6}},
+        42 / 48 - 12 / 96,
+    ),
+    (
+        "multi_skilled.middle_minus_both_sides",
+        {"cls": full(0, 5, 6, 7, 8, 9, 10), "sep": full(0, 5, 6, 7, 8, 9, 10)},
+        0.5,
+    ),
+    ("multi_skilled.last_share.most", {"amod": full(9, 10), "block": full(9, 10)}, 0.5),
+    ("delimiter.least_layer", {"cls": {**EVERY_LAYER_HALF, 7: 2}, "sep": {7: 3}}, 0.25),
+    (
         "delimiter.first_layer",
-        {"has": {"cls": {0: 3, 1: 12}, "sep": {0: 1}, "delimiter": full(0)}},
+        {"cls": {0: 3, 1: 12}, "sep": {0: 1}, "delimiter": full(0)},
         0.25,
     ),
     (
         "delimiter.only_in_last",
-        {
-            "has": {
-                **{"cls": {9: 4, 8: 12}, "sep": {9: 2}, "nsubj": {9: 1}},
-                "previous_local": {10: 3},
-            }
-        },
+        {"cls": {9: 4, 8: 12}, "sep": {9: 2}, "nsubj": {9: 1}, "previous_local": {10: 3}},
         3 / 7,
     ),
+    ("block.first_layer.least", {"block": {0: 6, 5: 12}}, 0.5),
+    ("block.fewer_of_ends", {"block": {0: 12, 5: 1, 11: 3}}, 0.25),
+    ("block.middle_heads", {"block": {4: 12, 5: 1, 9: 2, 10: 12}}, 3),
+    ("block.layers_2_to_5", {"block": {0: 12, 1: 1, 4: 12, 5: 1}}, 0.5),
+    ("block.layers_with_1", {"block": {0: 12, 1: 1, 11: 2}}, 0.25),
     (
         "syntactic.layers_with_3",
         {
-            "has": {
-                **{"nsubj": {0: 2, 1: 3}, "dobj": {0: 1}, "amod": full(2)},
-                **{"advmod": {3: 2}, "syntactic": full(7)},
-            }
+            **{"nsubj": {0: 2, 1: 3}, "dobj": {0: 1}, "amod": full(2)},
+            **{"advmod": {3: 2}, "syntactic": full(7)},
         },
         2 / 12,
     ),
     (
-        "syntactic.middle_over_rest",
-        {"has": {"nsubj": full(6), "dobj": full(6), "amod": {0: 9}}},
-        4,
+        "syntactic.middle_minus_rest",
+        {"nsubj": full(6), "dobj": full(6), "amod": {0: 9}},
+        1 / 3 - 1 / 12,
     ),
-    ("syntactic.last_over_all", {"has": {"advmod": {10: 6, 3: 6}}}, 3),
-]
-
-OF_PAIRS = (
-    *("block.heads", "block.overlap", "block.first_minus_rest"),
-    *("block.layers_2_to_5", "block.layers_with_1", "block.ends_minus_middle"),
-)
-
-SIX_LAYERS: list[tuple[str, dict[str, Any], float]] = [
-    ("multi.middle_over_rest", {"cls": full(2, 3, 4), "sep": full(0)}, 3),
-    ("multi.early_over_rest", {"cls": full(0, 1), "sep": full(2)}, 4),
-    ("multi.last_over_all", {"cls": full(5, 0)}, 3),
-    ("delimiter.only_in_last", {"cls": {3: 12, 4: 2, 5: 2}, "nsubj": {4: 1}}, 3 / 4),
-    ("syntactic.middle_over_rest", {"nsubj": {3: 12, 0: 6}}, 10),
-    ("syntactic.last_over_all", {"nsubj": {5: 6}}, 6),
-    ("block.first_minus_rest", {BLOCK: {0: 12, 1: 12}}, 0.8),
-    ("block.layers_2_to_5", {BLOCK: full(0, 3)}, 0.5),
-    ("block.ends_minus_middle", {BLOCK: {0: 12, 3: 12, 5: 9}}, 0.25),
-    ("delimiter.share", {"delimiter": full(0, 1, 2)}, 0.5),
+    (
+        "syntactic.middle_other_roles",
+        {"nsubj": {6: 4, 5: 12}, "cls": {6: 1, 5: 12}, "dobj": {6: 2}, "local": full(6)},
+        1 / 4,
+    ),
+    ("syntactic.last_share.most", {"advmod": {10: 6, 3: 6}}, 1 / 4),
 ]
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
-@pytest.mark.parametrize(("name", "given", "expected"), CASES, ids=[case[0] for case in CASES])
-def test_a_number_by_hand(name: str, given: dict[str, Any], expected: float) -> None:
-    assert numbers(**given)[name] == pytest.approx(expected)
-    assert numbers()[name] != pytest.approx(expected)  # the case is about something
-
-
-@pytest.mark.parametrize(("name", "has", "expected"), SIX_LAYERS, ids=[c[0] for c in SIX_LAYERS])
-def test_a_number_of_six_layers(name: str, has: dict[str, Any], expected: float) -> None:
-    assert numbers(has, n_layers=6)[name] == pytest.approx(expected)
+@pytest.mark.parametrize(("name", "has", "expected"), COUNTS, ids=[case[0] for case in COUNTS])
+def test_a_number_by_hand(name: str, has: Has, expected: float) -> None:
+    """Draw 0 gives the value; the other draws, worlds of their own, its interval."""
+    usual = counted({}, {})[name].value
+    assert usual != pytest.approx(expected)  # the case is about something
+    first = counted(has, {})[name]
+    assert first.value == pytest.approx(expected)
+    assert [first.low, first.high] == pytest.approx([usual, usual], nan_ok=True)
+    second = counted({}, has)[name]
+    if not math.isnan(usual):
+        assert (second.value, second.low) == pytest.approx((usual, expected))
 
 
 def test_every_number_is_tried() -> None:
-    assert {case[0] for case in CASES} == set(numbers())
-
-
-def test_a_number_of_nothing_is_undefined() -> None:
-    """Nobody has a role: shares of all heads are 0, shares of nobody are no number."""
-    zero = ("average_only.count", "delimiter.share", "skew.share", "p.undecided", "block.heads")
-    zero += ("multi.most_roles", "delimiter.least_layer", "delimiter.first_layer")
-    zero += ("syntactic.layers_with_3", *OF_PAIRS[2:])
-    found = numbers()
-    assert {name for name, value in found.items() if value == 0} == set(zero)
-    assert found["unskilled.share"] == found["score.mean"] == 1
-    rest = set(found) - {*zero, "unskilled.share", "score.mean"}
-    assert all(math.isnan(found[name]) for name in rest)
+    of_no_claim = {"block.first_layer", "multi_skilled.last_share", "syntactic.last_share"}
+    of_no_claim |= {"overlap.syntactic_local.least", "overlap.syntactic_local.most"}
+    assert set(counted({})) - of_no_claim == {case[0] for case in COUNTS}
 
 
 def test_one_text_has_no_block_numbers() -> None:
-    found = numbers({BLOCK: {0: 2}, "local": {0: 1}}, single=True)
-    assert all(math.isnan(found[name]) for name in OF_PAIRS)
-    assert math.isnan(numbers({BLOCK: {0: 2}})["single.block_heads"])
+    """A task of one text: block heads are counted and are 0; nothing else is said of them."""
+    found = counted({"block": {0: 2}}, task="sst2")
+    assert found["single.block_heads"].value == 2
+    assert math.isnan(found["block.own_text.least"].value)
+    assert math.isnan(found["block.first_layer.least"].value)
+    assert not {"block.overlap", "block.middle_heads", "block.layers_with_1"} & set(found)
 
 
-@pytest.mark.parametrize("n_layers", [6, 12, 24])
+def test_numbers_of_several_tasks() -> None:
+    """Means, and the task with least or most, which may be another one in every draw."""
+    half, third = {"syntactic": {0: 6}, "local": {0: 3}}, {"syntactic": {0: 6}, "local": {0: 2}}
+    one, other = roles_table(half, third), roles_table(third, half)
+    found = BY_ROLES["overlaps"](one, other, tasks=["qqp", "mrpc"]).findings
+    shares = [found[f"overlap.syntactic_local{end}"] for end in ("", ".least", ".most")]
+    assert [one.value for one in shares] == pytest.approx([5 / 12, 1 / 3, 1 / 2])
+    assert [one.low for one in shares] == pytest.approx([5 / 12, 1 / 3, 1 / 2])
+    assert found["qqp.overlap.syntactic_local"].low == pytest.approx(1 / 3)
+    blocks = [roles_table({"block": {0: n}, "own text": full(0)}) for n in (4, 3, 0)]
+    found = BY_ROLES["block_overlaps"](*blocks, tasks=["qqp", "mrpc", "sst2"]).findings
+    assert found["block.own_text.least"].value == 3
+    found = BY_ROLES["block_layers"](*blocks, tasks=["qqp", "mrpc", "sst2"]).findings
+    assert found["block.first_layer.least"].value == 3 / 12
+    late = [roles_table({"amod": {11: n}, "cls": {11: n}}) for n in (6, 2)]
+    most = BY_ROLES["syntactic_layers"](*late, tasks=["qqp", "mrpc"]).findings
+    assert most["syntactic.last_share.most"].value == 0.25
+    skilled = BY_ROLES["skilled_layers"](*late, tasks=["qqp", "mrpc"], apart=[]).findings
+    assert skilled["multi_skilled.last_share.most"].value == 0.25
+
+
+def test_middle_layers_against_both_sides_are_meaned_over_tasks_first() -> None:
+    """One task has its roles before the middle, the other after it: the means are compared."""
+    middle, roles = dict.fromkeys(range(5, 10), 6), ("cls", "sep")
+    early = roles_table({one: {**middle, **full(0, 1, 2, 3, 4)} for one in roles})
+    late = roles_table({one: {**middle, **full(10, 11)} for one in roles})
+    found = BY_ROLES["skilled_layers"](early, late, tasks=["qqp", "mrpc"], apart=[]).findings
+    assert found["multi_skilled.middle_minus_both_sides"].value == pytest.approx(0.0)
+
+
+def test_a_model_that_cannot_tell_its_delimiters_apart_has_no_sep_heads() -> None:
+    table = roles_table({"sep": full(7)})
+    seen = BY_ROLES["skilled_layers"](table, tasks=["qnli"], apart=[]).findings
+    assert math.isnan(seen["qnli.layer_8.sep_only_heads"].value)
+    seen = BY_ROLES["skilled_layers"](table, tasks=["qnli"], apart=["qnli"]).findings
+    assert seen["qnli.layer_8.sep_only_heads"].value == 12
+
+
+@pytest.mark.parametrize("n_layers", [2, 4, 6, 8, 12, 24])
 def test_depths_are_shares_of_the_layers(n_layers: int) -> None:
-    layers = list(range(n_layers))
-    ends = list(draws.PARTS.values())
-    assert [layer for part in ends for layer in layers[depth(n_layers, *part)]] == layers
-    assert len(layers[depth(n_layers, 0, 4)]) == n_layers // 3
+    """Layers l, counted from 1, with first/12 < l/L <= end/12; l is l - 1 in arrays."""
+    for first, end in [(0, 4), (4, 8), (8, 12), (5, 10), (6, 9), (7, 8), (1, 5), (9, 12)]:
+        wanted = [
+            layer - 1
+            for layer in range(1, n_layers + 1)
+            if first * n_layers < 12 * layer <= end * n_layers
+        ]
+        assert list(range(n_layers)[depth(n_layers, first, end)]) == wanted
+
+
+def test_a_shallow_network_has_no_such_layer() -> None:
+    """Of two layers none is the eighth of twelve, and none is in the initial third."""
+    found = counted({"sep": full(0, 1)}, n_layers=2)
+    assert math.isnan(found["layer_8.most_roles"].value)
+    assert math.isnan(found["multi_skilled.early_minus_rest"].value)
 
 
 def test_layers_of_the_paper_are_counted_from_0() -> None:
-    """Layers 5 to 9 have more roles per head, layers 6 to 8 more syntactic heads (Sec. 4.4)."""
+    """Layers 5 to 9 have more roles per head, layers 6 to 8 more syntactic heads."""
     assert list(range(12)[depth(12, 5, 10)]) == [5, 6, 7, 8, 9]
     assert list(range(12)[depth(12, 6, 9)]) == [6, 7, 8]
+    assert list(range(12)[depth(12, 7, 8)]) == [7]  # "Layer7"
     assert list(range(12)[depth(12, 9, 12)]) == [9, 10, 11]  # the last three
     assert list(range(12)[depth(12, 10, 12)]) == [10, 11]  # the last two
 
 
 # --- draws ---------------------------------------------------------------------------------------
+
+
+def texts_of(*parts: Sequence[str]) -> Any:
+    """A corpus of which only the texts are known."""
+    return SimpleNamespace(examples=[SimpleNamespace(parts=one) for one in parts])
+
+
+def own_texts(n: int) -> Any:
+    return texts_of(*([f"text {i}"] for i in range(n)))
 
 
 def synthetic(seed: int = 0, *, single: bool = False, shape: tuple[int, ...] = (9, 6, 2)):
@@ -316,87 +337,150 @@ def give(monkeypatch: pytest.MonkeyPatch) -> Give:
             return chosen
 
         monkeypatch.setattr(bias_scores, "scores_of", stub)
+        pairs = np.tile([4.0, 1.0], (after.n_inputs, 1)).T
+        monkeypatch.setattr(bias_scores, "related_pairs", lambda *_: pairs)
 
     return scores
 
 
-ASKED: dict[str, Any] = {"encoder": None, "task": "mrpc", "recipe": {}}
+ASKED: dict[str, Any] = {"encoder": None, "task": "mrpc", "recipe": {"max_length": 8}}
 
 
-def drawn_numbers(**options: Any) -> pd.DataFrame:
-    return draws.number_draws(None, None, **ASKED, **options).table
+def of(experiment: Callable[..., Found], n: int = 9, **options: Any) -> Found:
+    """What an experiment on scores finds; every input has a text of its own."""
+    return experiment(None, own_texts(n), **ASKED, **options)
 
 
-def changes_of(**options: Any) -> pd.DataFrame:
-    return draws.bias_changes(None, None, **ASKED, **options).table
+def test_inputs_that_share_a_text_are_drawn_together() -> None:
+    corpus = texts_of(["A cat", "sat"], ["it", "ran"], ["sat ", "here"], ["a  cat", "x"], ["y"])
+    counts = draws.draws_of(corpus, 0)
+    assert counts.shape == (1001, 5) and (counts[0] == 1).all()
+    assert (counts[:, 0] == counts[:, 2]).all() and (counts[:, 0] == counts[:, 3]).all()
+    assert (counts[:, 0] != counts[:, 1]).any() and (counts[:, 1] != counts[:, 4]).any()
+    assert (counts[:, [0, 1, 4]].sum(1) == 3).all()  # three groups, three are drawn
+    assert (counts == draws.draws_of(corpus, 0)).all()
+    assert (counts != draws.draws_of(corpus, 1)).any()
 
 
-def test_the_first_draw_is_all_inputs(give: Give, few_draws: int) -> None:
-    given = synthetic()
+def by_hand(column: np.ndarray, threshold: float) -> dict[str, float]:
+    """What a test needs of the scores of one head in one draw, from the repeated scores."""
+    known = column[~np.isnan(column)].astype(float)
+    n, sd = len(known), known.std(ddof=1)
+    return {
+        **{"mean": known.mean(), "sd": sd, "n": n, "skew": skew(known)},
+        "p": norm.sf((known.mean() - threshold) / (sd / math.sqrt(n))),
+        "below": sum(value < threshold for value in known),
+    }
+
+
+def test_moments_of_a_draw_are_those_of_the_repeated_inputs(few_draws: int) -> None:
+    values = synthetic(shape=(40, 2, 3)).values["syntactic"]
+    counts = draws.draws_of(own_texts(40), 3)
+    found = draws.tested(values, counts, 3.0)
+    for draw, head in itertools.product(range(few_draws + 1), range(6)):
+        repeated = np.repeat(values.reshape(40, 6)[:, head], counts[draw].astype(int))
+        for name, value in by_hand(repeated, 3.0).items():
+            assert found[name][draw, head] == pytest.approx(value, rel=1e-5), name
+
+
+def test_draws_scatter_as_a_mean_does() -> None:
+    values = synthetic(shape=(60, 1, 1)).values["local"]
+    means = draws.tested(values, draws.draws_of(own_texts(60), 0), 3.0)["mean"][1:, 0]
+    assert np.std(means) == pytest.approx(values.std() / math.sqrt(60), rel=0.1)
+
+
+def test_digits_are_read_back() -> None:
+    has = np.random.default_rng(0).random((7, 5, 3)) < 0.5
+    table = pd.concat([draws.digits(has).assign(role="cls"), draws.digits(~has).assign(role="sep")])
+    assert table["drawn"].str.len().eq(7).all() and len(table) == 2 * 15
+    found = draws.roles_of(table)
+    assert (found["cls"] == has).all() and (found["sep"] == ~has).all()
+    assert found["block"].shape == has.shape and not found["block"].any()  # undefined there
+    assert set(found) == {*SIEVES, draws.OWN_TEXT}
+
+
+def test_roles_are_tested_anew_in_every_draw(give: Give, few_draws: int) -> None:
+    given = synthetic(shape=(30, 3, 2))
     give(given)
-    table = drawn_numbers()
-    assert table["draw"].tolist() == list(range(few_draws + 1))
-    mean = {role: np.nanmean(v.astype(float), 0) for role, v in given.values.items()}
-    n = {role: (~np.isnan(v)).sum(0) for role, v in given.values.items()}
-    sd = {role: np.nanstd(v.astype(float), 0, ddof=1) for role, v in given.values.items()}
-    p = {role: norm.sf((mean[role] - 3) / (sd[role] / np.sqrt(n[role]))) for role in ROLES}
-    rows = moments(given).groupby("role")["skew"]
-    skew = {role: rows.get_group(role).to_numpy().reshape(6, 2) for role in ROLES}
-    expected = role_numbers({role: p[role] < 0.05 for role in ROLES}, mean, p, skew, 3.0)
-    for name, value in expected.items():
-        assert table[name][0] == pytest.approx(value, nan_ok=True, rel=1e-6), name
-    assert table["sieves.defined_share"][0] == pytest.approx(8 / 9)
-    assert table["sieves.defined_share"].nunique() > 1 < table["score.mean"].nunique()
-    assert table["skew.share"][1:].isna().all()  # skewness is not drawn again
+    found = of(bias_scores.drawn_roles, 30, threshold=2.9)
+    assert found.facts["draws"] == few_draws
+    seen, counts = draws.roles_of(found.table), draws.draws_of(own_texts(30), 0).astype(int)
+    score = {"block": BLOCK, draws.OWN_TEXT: "block"}
+    for role in (*SIEVES, draws.OWN_TEXT):
+        threshold = 1.0 if role == draws.OWN_TEXT else 2.9
+        values = given.values[score.get(role, role)].reshape(30, 6)
+        for draw, head in itertools.product(range(few_draws + 1), range(6)):
+            p = by_hand(np.repeat(values[:, head], counts[draw]), threshold)["p"]
+            assert seen[role][draw].ravel()[head] == (p < 0.05), role
+    assert 0 < seen["local"].mean() < 1
+    tests = role_tests(moments(given), threshold=2.9).groupby("role")
+    for role in ("cls", "syntactic"):
+        assert (seen[role][0].ravel() == tests.get_group(role)["assigned"].to_numpy()).all()
 
 
-def test_draws_are_seeded_and_scatter_as_a_mean_does(give: Give, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(draws, "DRAWS", 300)
-    given = synthetic(shape=(60, 3, 1))
-    give(given, given)
-    counts = draws._counts(60, 0)
-    assert counts.shape == (301, 60) and (counts.sum(1) == 60).all() and (counts[0] == 1).all()
-    assert (draws._counts(60, 0) == counts).all() and (draws._counts(60, 1) != counts).any()
-    means = [draws._tests(given, one, 3.0)[0]["local"][0, 0] for one in counts]
-    values = given.values["local"][:, 0, 0]
-    assert means[0] == pytest.approx(values.mean(), rel=1e-6)
-    assert np.std(means[1:]) == pytest.approx(values.std() / math.sqrt(60), rel=0.2)
+def test_roles_that_no_input_defines_are_left_out(give: Give, few_draws: int) -> None:
+    give(synthetic(single=True))
+    table = of(bias_scores.drawn_roles).table
+    assert set(table["role"]) == set(SIEVES) - {"block"}
 
 
-def test_a_draw_has_the_same_inputs_for_all_roles_and_models(give: Give, few_draws: int) -> None:
-    before = synthetic()
-    same = dict(before.values) | {"syntactic": before.values["local"]}
-    give(scores_of(**same))
-    assert drawn_numbers()["spearman"].to_numpy() == pytest.approx(1)
-    give(scores_of(**{role: v + 1 for role, v in before.values.items()}), before)
-    table = changes_of()
-    scores = table[table["role"] != draws.HEADS]
-    assert len(scores) == (few_draws + 1) * 6 * len(draws.CHANGING)
-    np.testing.assert_allclose(scores["change"], 1, atol=1e-5)
+def test_numbers_of_scores_in_every_draw(give: Give, few_draws: int) -> None:
+    given = synthetic(shape=(30, 3, 2))
+    given.values["local"][:, 0, 0] = [*[0.1] * 28, 60.0, 80.0]  # outliers lift the mean
+    give(given)
+    found = of(bias_scores.drawn_scores, 30)
+    counts = draws.draws_of(own_texts(30), 0).astype(int)
+    for draw in range(few_draws + 1):
+        seen = {
+            (role, head): by_hand(np.repeat(v.reshape(30, 6)[:, head], counts[draw]), 3.0)
+            for role, v in given.values.items()
+            for head in range(6)
+        }
+        judged = [one for at, one in seen.items() if at[0] in bias_scores.COARSE_AS_JUDGED]
+        printed = {at: one for at, one in seen.items() if at[0] in SIEVES}
+        local, syntactic = ([seen[r, h]["mean"] for h in range(6)] for r in ("local", "syntactic"))
+        expected = {
+            "score.mean": np.mean([one["mean"] for at, one in seen.items() if at[0] in COARSE]),
+            "p.undecided": np.mean([0.05 < one["p"] < 0.95 for one in judged]),
+            "skew.broad_share": np.mean(
+                [o["skew"] > 0.5 and o["sd"] > 0.5 * o["mean"] for o in printed.values()]
+            ),
+            "average_only.inflated_count": sum(
+                one["mean"] >= 3 and one["p"] >= 0.05 and one["below"] > one["n"] / 2
+                for one in printed.values()
+            ),
+            "spearman": spearmanr(local, syntactic).statistic,
+            "sieves.syntactic_near": 0.25,
+        }
+        assert found.table.loc[draw].to_dict() == pytest.approx(expected, rel=1e-5)
+    assert found.table["average_only.inflated_count"].max() >= 1
+    assert found.facts["defined"] == pytest.approx(29 / 30)
+
+
+def test_pairs_of_related_pieces_that_are_near() -> None:
+    corpus = corpus_of(*TEXTS)
+    joined, near = bias_scores.related_pairs(tiny(0), corpus, 40)
+    for i, text in enumerate(TEXTS):  # one text at a time, by a loop over pairs of pieces
+        (batch,) = batches_of([text], tiny(0))
+        pairs = pairs_of(SIEVES["syntactic"], batch)
+        assert joined[i] == len(pairs)
+        assert near[i] == sum(abs(query - key) <= 2 for query, key in pairs)
+    assert 0 < near.sum() < joined.sum()
 
 
 def check_changes(found: Callable[[], pd.DataFrame], give: Give) -> None:
-    """After minus before, layer by layer, and the share of delimiter heads."""
+    """After minus before, layer by layer."""
     before, after = synthetic(1), synthetic(2)
     give(after, before)
     table = found()
     first = table[table["draw"] == 0].set_index(["role", "layer"])["change"]
-    for role, layer in itertools.product(("local", BLOCK, "sep", "syntactic"), range(6)):
+    for role, layer in itertools.product(bias_scores.CHANGING, range(6)):
         old, new = (np.nanmean(s.values[role][:, layer], axis=0).mean() for s in (before, after))
-        assert first[role, layer + 1] == pytest.approx(new - old, rel=1e-4)
-    for layer in range(6):
-        shares = []
-        for scores in (before, after):
-            columns = scores.values["delimiter"][:, layer].astype(float)
-            z = (columns.mean(0) - 2.0) / (columns.std(0, ddof=1) / 3)
-            shares.append((norm.sf(z) < 0.05).mean())
-        assert first[draws.HEADS, layer + 1] == pytest.approx(shares[1] - shares[0])
-    heads_change = first[draws.HEADS]
-    assert heads_change.abs().max() > 0
+        assert first[role, layer + 1] == pytest.approx(new - old, rel=1e-4, abs=1e-6)
 
 
 def test_changes_are_after_minus_before(give: Give, few_draws: int) -> None:
-    check_changes(lambda: changes_of(threshold=2.0), give)
+    check_changes(lambda: of(bias_scores.bias_changes).table, give)
 
 
 def test_planted_swap_of_before_and_after_is_caught(
@@ -407,40 +491,27 @@ def test_planted_swap_of_before_and_after_is_caught(
         monkeypatch.setattr(
             bias_scores, "scores_of", lambda *a, tuned, **k: honest(tuned=not tuned)
         )
-        return changes_of(threshold=2.0)
+        return of(bias_scores.bias_changes).table
 
     with pytest.raises(AssertionError):
         check_changes(swapped, give)
 
 
+def test_a_draw_has_the_same_inputs_before_and_after(give: Give, few_draws: int) -> None:
+    before = synthetic()
+    give(scores_of(**{role: v + 1 for role, v in before.values.items()}), before)
+    table = of(bias_scores.bias_changes).table
+    assert len(table) == (few_draws + 1) * 6 * len(bias_scores.CHANGING)
+    np.testing.assert_allclose(table["change"], 1, atol=1e-5)
+
+
 def test_a_task_of_one_text_has_no_block_change(give: Give, few_draws: int) -> None:
     give(synthetic(1, single=True), synthetic(2, single=True))
-    assert set(changes_of()["role"]) == {*draws.CHANGING, draws.HEADS} - {"block", BLOCK}
+    roles = set(of(bias_scores.bias_changes).table["role"])
+    assert roles == {*bias_scores.CHANGING} - {"block"}
 
 
-def change_table(by_role: Mapping[str, Sequence[float]], n_draws: int = 3) -> pd.DataFrame:
-    """The same change in every layer of a third; every further draw is higher by 0.1."""
-    rows = []
-    for role, thirds in by_role.items():
-        for draw, layer in itertools.product(range(n_draws), range(12)):
-            rows.append((draw, role, layer + 1, thirds[layer // 4] + 0.1 * draw))
-    return pd.DataFrame(rows, columns=["draw", "role", "layer", "change"])
-
-
-def test_thirds_of_the_layers() -> None:
-    table = change_table({"local": (1.0, 2.0, 4.0), "cls": (0.0, -1.0, 5.0)})
-    table.loc[(table["layer"] == 12) & (table["role"] == "local"), "change"] += 4
-    found = draws.parts_of(table.sample(frac=1, random_state=0))
-    found = found.set_index(["role", "part", "draw"])["change"]
-    assert len(found) == 2 * 3 * 3
-    assert found["local", "initial", 0] == pytest.approx(1)
-    assert found["local", "final", 0] == pytest.approx(5)  # 4, 4, 4 and 8
-    assert found["cls", "middle", 2] == pytest.approx(-0.8)
-    six = pd.DataFrame({"draw": 0, "role": "cls", "layer": range(1, 7), "change": range(6)})
-    assert draws.parts_of(six)["change"].tolist() == [0.5, 2.5, 4.5]
-
-
-# --- overviews -----------------------------------------------------------------------------------
+# --- all tasks -----------------------------------------------------------------------------------
 
 
 def test_draw_0_is_the_value_and_the_others_its_interval() -> None:
@@ -453,62 +524,89 @@ def test_draw_0_is_the_value_and_the_others_its_interval() -> None:
     assert math.isnan(undefined.value) and math.isnan(undefined.high)
 
 
-def number_table(n_draws: int = 4, **columns: Sequence[float]) -> pd.DataFrame:
-    usual = {"score.mean": 1.0, "overlap.syntactic_local": 0.5, "spearman": 0.0}
-    given = {name: np.full(n_draws, value) for name, value in usual.items()}
-    return pd.DataFrame({"draw": range(n_draws), **given, **columns})
-
-
-def test_numbers_of_all_tasks() -> None:
-    one = number_table(
-        **{"overlap.syntactic_local": [0.2, 0.4, 0.4, 0.4], "score.mean": [3.0, 2.0, 3.5, 4.0]},
-        spearman=[0.5, 0.6, 0.6, 0.6],
-    )
-    other = number_table(
-        **{"overlap.syntactic_local": [0.8, 0.0, 0.1, NAN], "score.mean": [3.2, 1.0, 3.5, 4.0]},
-        spearman=[NAN] * 4,
-    )
-    found = draws.numbers_overview(one, other, tasks=["qnli", "sst2"])
-    seen = found.findings
-    assert seen["overlap.syntactic_local"].value == pytest.approx(0.5)
-    assert seen["overlap.syntactic_local.least"].value == 0.2
-    assert seen["overlap.syntactic_local.least"].high == pytest.approx(0.4, abs=0.02)
-    assert seen["overlap.syntactic_local.least"].low == pytest.approx(0.0, abs=0.02)
-    assert seen["overlap.syntactic_local.most"].value == 0.8
-    assert seen["score.rule"].value == 4  # the smallest integer above 3.1
-    assert seen["score.rule"].low == pytest.approx(2, abs=0.2)
-    assert seen["spearman"].value == seen["qnli.spearman"].value == 0.5
-    assert math.isnan(seen["sst2.spearman"].value)
-    table = found.table.set_index(["number", "task"])
-    assert table.loc[("score.mean", "all"), "value"] == pytest.approx(3.1)
-    assert table.loc[("score.mean", "sst2"), "value"] == 3.2
-    assert not any(name.startswith("qnli.score") for name in seen)
-
-
 def test_means_are_over_the_tasks_that_define_a_number() -> None:
-    given = {"one": [1.0, NAN], "two": [NAN, 2.0], "none": [NAN, NAN], "both": [1.0, 3.0]}
-    tables = [number_table(**{name: [pair[i]] * 4 for name, pair in given.items()}) for i in (0, 1)]
-    found = draws.numbers_overview(*tables, tasks=["qnli", "sst2"]).findings
-    means = [found[name].value for name in given]
-    np.testing.assert_array_equal(means, [1.0, 2.0, NAN, 2.0])
+    """Undefined in a draw, or not measured at all."""
+    one = {"one": [1.0, NAN], "both": [1.0, 2.0], "none": [NAN, NAN], "first": [7.0, 7.0]}
+    other = {"one": [NAN, 4.0], "both": [3.0, 6.0], "none": [NAN, NAN]}
+    numbers = {
+        task: {name: np.array(values) for name, values in given.items()}
+        for task, given in (("qnli", one), ("sst2", other))
+    }
+    found = draws.found_over_tasks(numbers, {"all.together": np.array([9.0, 8.0])})
+    means = {name: (seen.value, seen.low) for name, seen in found.findings.items()}
+    assert means["one"] == (1, 4) and means["both"] == (2, 4) and means["first"] == (7, 7)
+    assert math.isnan(means["none"][0]) and means["sst2.both"] == (3, 6)
+    assert means["all.together"] == (9, 8) and "sst2.first" not in means
+    table = found.table.set_index(["number", "task"])
+    assert table.loc[("both", "all"), "value"] == 2 and table.loc[("both", "qnli"), "high"] == 2
+    assert math.isnan(draws.mean_of_tasks([])[0])
 
 
-def test_the_rule_of_the_threshold_is_strict() -> None:
-    """A mean of exactly 3 gives 4."""
-    table = number_table(**{"score.mean": [3.0, 2.9, 2.9, 2.9]})
-    assert draws.numbers_overview(table, tasks=["qqp"]).findings["score.rule"].value == 4
+(random_control, score_numbers, changed_scores, changed_roles, tuned_models) = defined_in(
+    "pande2021",
+    "random_control",
+    "score_numbers",
+    "changed_scores",
+    "changed_roles",
+    "tuned_models",
+)
+
+
+def test_numbers_of_scores_of_all_tasks() -> None:
+    """The rule of the threshold is strict: a mean of exactly 3 gives 4."""
+    one = pd.DataFrame({"score.mean": [3.0, 2.0], "spearman": [0.5, 0.6]})
+    other = pd.DataFrame({"score.mean": [3.0, 2.8], "spearman": [0.7, 0.6]})
+    options: dict[str, Any] = {"defined": [1.0, 0.5], "ceilings": [2.1, 2.4]}
+    found = score_numbers(one, other, tasks=["qqp", "mrpc"], **options).findings
+    assert found["score.rule_distance"] == Finding(1.0, 0.0, 0.0)
+    assert found["score.mean"].value == 3 and found["spearman"].value == pytest.approx(0.6)
+    assert found["mrpc.spearman"].value == 0.7
+    assert found["sieves.defined_share"].value == 0.75
+    assert not found["sieves.defined_share"].has_interval
+    assert found["block.ceiling"].value == 2.4
+    none = score_numbers(one, tasks=["sst2"], defined=[1.0], ceilings=[]).findings
+    assert math.isnan(none["block.ceiling"].value)
+
+
+def test_random_heads_are_as_far_as_their_worst_role() -> None:
+    rows = [(0, "local", 1.1, 0.2), (0, "block", 0.9, 0.4), (1, "local", 1.3, 0.5)]
+    rows += [(1, "block", 0.9, 0.1)]
+    table = pd.DataFrame(rows, columns=["draw", "role", "mean", "distance"])
+    found = random_control(table).findings
+    assert found["random.mean_bias"].value == 1 and found["random.mean_bias"].low == 1.1
+    assert found["random.largest_role_distance"].value == 0.4
+    assert found["random.largest_role_distance"].low == 0.5
+
+
+def change_table(by_role: Mapping[str, Sequence[float]], n_draws: int = 3) -> pd.DataFrame:
+    """The same change in every layer of a third; every further draw is higher by 0.1."""
+    rows = []
+    for role, thirds in by_role.items():
+        for draw, layer in itertools.product(range(n_draws), range(12)):
+            rows.append((draw, role, layer + 1, thirds[layer // 4] + 0.1 * draw))
+    return pd.DataFrame(rows, columns=["draw", "role", "layer", "change"])
+
+
+def test_thirds_of_the_layers() -> None:
+    found = draws.thirds(np.array([[1.0, 1, 1, 1, 2, 2, 2, 2, 4, 4, 4, 8], [0.0] * 11 + [4]]))
+    assert {part: values.tolist() for part, values in found.items()} == {
+        **{"initial": [1, 0], "middle": [2, 0]},
+        "final": [5, 1],
+    }
+    six = draws.thirds(np.arange(6.0)[None])
+    assert [values[0] for values in six.values()] == [0.5, 2.5, 4.5]
+    two = draws.thirds(np.array([[1.0, 2.0]]))
+    assert math.isnan(two["initial"][0]) and two["final"][0] == 2
 
 
 CHANGES = {
     "qqp": {
         **{"delimiter": (0.5, -1.0, -4.0), "cls": (0.0, 0.0, -0.5), "sep": (0.0, 0.0, -6.0)},
         **{"block": (0.0, 0.0, 1.0), "local": (1.0, 1.0, 2.0), "syntactic": (0.5, 0.0, 1.0)},
-        draws.HEADS: (0.0, 0.0, -0.25),
     },
     "sst2": {
         **{"delimiter": (-0.5, 1.0, -2.0), "cls": (0.0, 0.0, 1.5), "sep": (0.0, 0.0, 4.0)},
         **{"local": (-1.0, -1.0, -2.0), "syntactic": (-0.5, 0.0, -1.0)},
-        draws.HEADS: (0.0, 0.0, -0.75),
     },
 }
 """A task of two texts and one of one, which has no block."""
@@ -516,81 +614,175 @@ CHANGES = {
 
 def test_changes_of_all_tasks() -> None:
     tables = [change_table(by_role) for by_role in CHANGES.values()]
-    found = draws.changes_overview(*tables, tasks=list(CHANGES))
+    found = changed_scores(*tables, tasks=list(CHANGES), apart=list(CHANGES))
     expected = {
-        "change.delimiter.final": -3.0,
-        "change.block.final": 1.0,
-        "change.delimiter_heads.final": -0.5,
+        **{"change.delimiter.final": -3.0, "change.block.final": 1.0, "change.sep.final": -1.0},
+        "change.syntactic.final": 0.0,
         # sizes, task by task: 0.5 and 1.5 over 6 and 4
         "change.cls_over_sep": 1 / 5,
         # 0.5 1 0.5 0 and 0.5 1 0.5, or 1 1 0 0 and 1 1 0, over 4 2 1 1 and 2 2 1
         "change.initial_over_final": (4 / 7) / (13 / 7),
         "change.middle_over_final": (4 / 7) / (13 / 7),
     }
-    assert {name: one.value for name, one in found.findings.items()} == pytest.approx(expected)
+    assert {name: found.findings[name].value for name in expected} == pytest.approx(expected)
     one = found.findings["change.delimiter.final"]
     assert -2.91 < one.low < one.high < -2.79  # the further draws are at -2.9 and -2.8
-    table = found.table.set_index(["task", "role", "part"])["change"]
-    assert table["qqp", "delimiter", "middle"] == pytest.approx(-1)
-    assert table["sst2", "cls", "final"] == pytest.approx(1.5)
-    assert table["all", "cls", "final"] == pytest.approx(0.5)
-    assert ("sst2", "block", "final") not in table.index
+    assert found.findings["qqp.change.delimiter.middle"].value == pytest.approx(-1)
+    assert found.findings["change.cls.final"].value == pytest.approx(0.5)
+    assert "sst2.change.block.final" not in found.findings
 
 
-def test_changes_without_a_pair_of_texts() -> None:
-    found = draws.changes_overview(change_table(CHANGES["sst2"]), tasks=["sst2"])
-    assert math.isnan(found.findings["change.block.final"].value)
-    assert found.findings["change.delimiter.final"].value == pytest.approx(-2)
+def test_only_tasks_that_tell_the_delimiters_apart_count() -> None:
+    tables = [change_table(by_role) for by_role in CHANGES.values()]
+    found = changed_scores(*tables, tasks=list(CHANGES), apart=["sst2"]).findings
+    assert found["change.sep.final"].value == pytest.approx(4)
+    assert found["change.cls_over_sep"].value == pytest.approx(1.5 / 4)
+    assert found["change.delimiter.final"].value == pytest.approx(-3)  # all tasks
+    found = changed_scores(*tables, tasks=list(CHANGES), apart=[]).findings
+    assert math.isnan(found["change.sep.final"].value)
+    assert math.isnan(found["change.cls_over_sep"].value)
+
+
+def test_changes_of_roles() -> None:
+    """Decisions that differ, over heads and fine roles, whether a role is won or lost."""
+    before = [roles_table({"cls": {0: 6, 8: 12}, "delimiter": {8: 12}, "local": full(1)})]
+    after = [roles_table({"cls": {0: 3, 8: 6}, "sep": {4: 2}, "delimiter": {8: 3, 5: 1}})]
+    found = changed_roles(*before, *after, tasks=["qqp"]).findings
+    share_of = {"initial": 3 / 48 / 9, "middle": 2 / 48 / 9, "final": 6 / 48 / 9}
+    for part, expected in share_of.items():
+        assert found[f"change.roles.{part}"].value == pytest.approx(expected)
+    assert found["change.roles.final_lead"].value == pytest.approx(3 / 48 / 9)
+    assert found["change.delimiter_heads.final"].value == pytest.approx(-9 / 48)
+    single = changed_roles(*before, *after, tasks=["sst2"]).findings  # one role less is asked
+    assert single["change.roles.final"].value == pytest.approx(6 / 48 / 8)
+    both = changed_roles(*before, *after, *after, *before, tasks=["qqp", "mrpc"]).findings
+    assert both["qqp.change.delimiter_heads.final"].value == pytest.approx(-9 / 48)
+    assert both["mrpc.change.roles.final"].value == pytest.approx(6 / 48 / 9)
+
+
+def test_models_that_have_learnt() -> None:
+    mrpc = pd.DataFrame({"f1": [0.88, 0.90], "accuracy": [0.8, 0.7]})
+    stsb = pd.DataFrame({"pearson": [0.1, 0.1], "spearman": [0.85, 0.2]})
+    other = pd.DataFrame({"accuracy": [0.9, 0.9]})
+    constants = {
+        **{"mrpc": {"f1": 0.8, "accuracy": 0.65}, "stsb": {"pearson": 0.0, "spearman": 0.0}},
+        "rotten-tomatoes": {"accuracy": 0.5},
+    }
+    tasks = ["mrpc", "stsb", "rotten-tomatoes"]
+    found = tuned_models(mrpc, stsb, other, tasks=tasks, constants=constants).findings
+    gain, points = found["tuned.least_gain"], found["tuned.least_minus_devlin"]
+    assert (gain.value, gain.low) == pytest.approx((0.15, 0.05))
+    assert (points.value, points.low) == pytest.approx((88 - 88.9, 20 - 85.8))
+    none = tuned_models(other, tasks=tasks[2:], constants=constants).findings
+    assert math.isnan(none["tuned.least_minus_devlin"].value)
+    assert none["tuned.least_gain"].value == pytest.approx(0.4)
+
+
+def test_scores_of_a_tuned_model(monkeypatch: pytest.MonkeyPatch, few_draws: int) -> None:
+    """Every draw repeats inputs, and inputs that share a text together; the constant is held."""
+    answers, labels = np.array([1.0, 1, 0, 0, 1]), np.array([1.0, 0, 0, 1, 1])
+    facts = dict.fromkeys(("n_train", "epochs", "final_loss", "seconds", "history"), 0)
+    facts |= {"steps": 2, "recipe": {"batch_size": 4}}  # type: ignore[dict-item]
+    model = SimpleNamespace(outputs=lambda _: (answers, labels), facts=facts)
+    monkeypatch.setattr(tuning, "tuned_model", lambda *_, **__: model)
+
+    class Texts(SimpleNamespace):
+        def __len__(self) -> int:
+            return len(self.examples)
+
+    corpus = Texts(**vars(texts_of(["a", "b"], ["c", "d"], ["a", "e"], ["f", "g"], ["h", "i"])))
+    found = tuning.tuning(corpus, corpus, encoder=None, task="mrpc", recipe={})
+    assert found.facts["constant"] == {"f1": pytest.approx(0.75), "accuracy": 0.6}
+    for draw, counts in enumerate(draws.draws_of(corpus, 0).astype(int)):
+        right = np.repeat(answers == labels, counts)
+        assert found.table["accuracy"][draw] == pytest.approx(right.mean())
+        assert counts[0] == counts[2]
+
+
+def test_delimiters_at_the_input_of_every_layer(
+    models: dict[str, Encoder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuned = SimpleNamespace(encoder=models["after"])
+    monkeypatch.setattr(delimiters, "tuned_model", lambda *_, **__: tuned)
+    given = {"encoder": models["before"], "task": "mrpc", "recipe": {"max_length": 40}}
+    table = delimiters.delimiter_twins(None, corpus_of(*TEXTS), **given).table
+    assert table["layer"].tolist() == [1, 2, 3, 4, 5, 6]
+    for name, encoder in models.items():
+        shares = []
+        for text in TEXTS:
+            (batch,) = batches_of([text], encoder)
+            inputs = model_inputs(batch, encoder)
+            with torch.inference_mode():
+                states = encoder.model(**inputs, output_hidden_states=True).hidden_states
+            last = int(batch.sep[0].nonzero()[-1])
+            words = [i for i in range(batch.length) if batch.word[0, i] >= 0]
+            for layer in range(6):  # hidden state 0 is the input of layer 1
+                vectors = states[layer][0].double()
+                to_word = np.mean([float((vectors[i] - vectors[0]).norm()) for i in words])
+                shares.append(float((vectors[last] - vectors[0]).norm()) / to_word)
+        expected = np.array(shares).reshape(len(TEXTS), 6).mean(0)
+        np.testing.assert_allclose(table[name], expected, rtol=1e-4)
+
+
+def test_delimiters_are_told_apart_before_or_after() -> None:
+    told_apart = defined_in("pande2021", "told_apart")
+    layers = pd.RangeIndex(1, 13, name="layer")
+
+    def task(before: Mapping[int, float], after: Mapping[int, float]) -> pd.DataFrame:
+        found = pd.DataFrame(1.0, index=layers, columns=["before", "after"])
+        return found.assign(
+            before=pd.Series({**found["before"], **before}),
+            after=pd.Series({**found["after"], **after}),
+        )
+
+    told_apart.__globals__["twins"] = {
+        "early": task({8: 0.0}, {8: 0.0}),  # the input of layer 8 alone
+        "one": task({9: 0.001}, {}),  # told apart after fine-tuning
+        "same": task({12: 0.009}, {12: 0.001}),  # one layer is enough to spoil it
+    }
+    assert told_apart(8, 12, "before", "after") == ["early", "one"]
+    assert told_apart(7, 8, "after") == ["one", "same"]
 
 
 # --- claims --------------------------------------------------------------------------------------
 
-UNUSED = {
-    "random.largest_bias",  # the chapter quotes it
-    # the paper tells a number of these for some tasks only
-    *("spearman", "multi.early_over_rest", "qqp.multi.middle_over_rest"),
-    *(f"{task}.multi.early_over_rest" for task in ("qnli", "mrpc", "sst2")),
-    *(f"{task}{OF_PAIRS[3]}" for task in ("", "mrpc.", "qqp.", "sst2.")),
-    *(f"{task}{OF_PAIRS[4]}" for task in ("", "qnli.", "qqp.", "sst2.")),
-    *(f"{task}{OF_PAIRS[5]}" for task in ("", "qnli.", "mrpc.", "sst2.")),
-}
-"""What the experiments find and no claim asks for: means and other tasks of what claims name."""
 
-
-def test_every_claim_is_measured_and_every_number_is_claimed(
+def test_every_claim_is_measured(
     give: Give, few_draws: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    numbers_of, changes = [], []
+    after, before, scores, changes = [], [], [], []
     for seed, task in enumerate(FOUR):
-        give(synthetic(seed, single=task == "sst2"), synthetic(9, single=task == "sst2"))
-        numbers_of.append(drawn_numbers(threshold=1.0))
-        changes.append(changes_of())
-    gains = pd.DataFrame({"metric": ["accuracy"], "value": [0.8], "constant": [0.5]})
+        single = task == "sst2"
+        many = (9, 12, 12)
+        give(synthetic(seed, single=single, shape=many), synthetic(9, single=single, shape=many))
+        after.append(of(bias_scores.drawn_roles, threshold=1.0).table)
+        before.append(of(bias_scores.drawn_roles, tuned=False, threshold=1.0).table)
+        scores.append(of(bias_scores.drawn_scores, threshold=1.0).table)
+        changes.append(of(bias_scores.bias_changes).table)
     monkeypatch.setattr(bias_scores, "random_twin", lambda encoder, seed: encoder)
     monkeypatch.setattr(bias_scores, "role_scores", lambda *_, **__: synthetic())
-    named = {
-        **draws.numbers_overview(*numbers_of, tasks=FOUR).findings,
-        **draws.changes_overview(*changes, tasks=FOUR).findings,
-        **tuning_overview(*[gains] * 4, tasks=FOUR).findings,
-        **bias_scores.random_heads(None, encoder=None).findings,
-    }
-    wanted = set()
+    four: dict[str, Any] = {"tasks": list(FOUR)}
+    gains = pd.DataFrame({"accuracy": [0.8] * 5, "f1": [0.9] * 5})
+    found = [
+        random_control(bias_scores.random_heads(own_texts(9), encoder=None).table),
+        score_numbers(*scores, defined=[1.0] * 4, ceilings=[2.1], **four),
+        changed_scores(*changes, apart=list(FOUR), **four),
+        changed_roles(*before, *after, **four),
+        tuned_models(*[gains] * 4, constants={t: {"accuracy": 0.5} for t in FOUR}, **four),
+        *(
+            judge(*after, **four, **({"apart": FOUR} if name == "skilled_layers" else {}))
+            for name, judge in BY_ROLES.items()
+        ),
+    ]
+    named: dict[str, Finding] = {}
+    for one in found:
+        assert not set(named) & set(one.findings)
+        named |= one.findings
     for claim in load_paper("pande2021").claims:
-        wanted |= {claim.measure, claim.phenomenon.measure}
-    assert wanted - set(named) == set()
-    assert set(named) - wanted == UNUSED
-    undefined = [name for name, one in named.items() if math.isnan(one.value)]
-    assert undefined == [f"sst2.{name}" for name in OF_PAIRS[3:]]  # a task of one text
-    quotes = {name.replace(".", "_") for name in named}
-    assert all(name.isidentifier() for name in quotes)
-
-
-def test_the_least_gain_over_tasks() -> None:
-    one = pd.DataFrame({"metric": ["f1", "accuracy"], "value": [0.9, 0.7], "constant": [0.8, 0.6]})
-    other = pd.DataFrame({"metric": ["pearson", "spearman"], "value": 0.5, "constant": 0.0})
-    found = tuning_overview(one, other, tasks=["mrpc", "stsb"])
-    assert found.table["gain"].tolist() == pytest.approx([0.1, 0.5])
-    assert found.findings["tuned.least_gain"].value == pytest.approx(0.1)
+        for measure in (claim.measure, claim.phenomenon.measure):
+            assert not math.isnan(named[measure].value), measure
+        decided = named[claim.phenomenon.measure]
+        assert decided.has_interval or claim.phenomenon.exact, claim.id
 
 
 # --- plans ---------------------------------------------------------------------------------------
@@ -719,6 +911,9 @@ def test_layer_profiles_stand_side_by_side(published: Path, monkeypatch) -> None
 
 # --- cells of the chapter that compute ------------------------------------------------------------
 
+with_authors_block, threshold_curves, disagreements = defined_in(
+    "pande2021", "with_authors_block", "threshold_curves", "disagreements"
+)
 CELLS = {
     cell["id"]: "".join(cell["source"])
     for cell in json.loads((ROOT / "notebooks" / "pande2021.ipynb").read_text())["cells"]
@@ -742,6 +937,7 @@ def cell(name: str, **given: Any) -> dict[str, Any]:
     )
     usual = {"np": np, "pd": pd, "role_tests": role_tests, "SIEVES": SIEVES, "threshold": 3.0}
     usual |= {"bias_scores": bias_scores, "sieves": sieves, "score_figures": drawn}
+    usual |= {"COARSE": COARSE, "with_authors_block": with_authors_block}
     space = {**usual, "chapter": Quotes(), "pagetables": pagetables, **given}
     exec(CELLS[name], space)
     return space
@@ -767,7 +963,7 @@ def moment_table(task: str, bias: Mapping[str, float], sd: float = 1.0, n: int =
 def test_judged_roles_have_the_authors_block() -> None:
     bias = {"local": 4.0, "block": 1.9, BLOCK: 5.0, "sibling": 9.0, "local@authors": 9.0}
     measured = {task: Found(moment_table(task, bias)) for task in ("qqp", "mrpc")}
-    moments_of_all = bias_scores.with_authors_block(pd.concat(tables_of(measured)))
+    moments_of_all = with_authors_block(pd.concat(tables_of(measured)))
     tests = role_tests(moments_of_all)
     assert set(tests["role"]) == {"local", "block"} and len(tests) == 2 * 2 * 4
     assert set(tests.loc[tests["role"] == "block", "bias"]) == {5.0}
@@ -821,7 +1017,7 @@ def test_ceilings_beside_the_best_head() -> None:
 def test_spread_of_the_scores(give: Give) -> None:
     given = synthetic(shape=(40, 6, 2), single=True)
     give(given)
-    found = bias_scores.score_spread(None, None, **ASKED)
+    found = of(bias_scores.score_spread)
     assert set(found.table["role"]) == {"local", "delimiter", "syntactic"}  # what is defined
     for role, rows in found.table.groupby("role"):
         known = given.values[role][~np.isnan(given.values[role])]
@@ -857,12 +1053,12 @@ def test_examples_of_heads(give: Give) -> None:
     values["local"][:, 1, 1] = 2.5 + generator.normal(0, 0.1, 40)
     values[BLOCK][:, 0, 0] = 3.5 + generator.normal(0, 0.1, 40)
     give(scores_of(**values))
-    found = bias_scores.score_examples(None, None, **ASKED)
+    found = of(bias_scores.score_examples)
     first = found.table.groupby("kind", sort=False).first()
     assert first.index.tolist() == ["average alone", "both", "neither"]
     places = first[["role", "layer", "head"]].to_numpy().tolist()
     assert places == [["cls", 2, 1], ["sep", 1, 2], ["local", 2, 2]]
-    none = bias_scores.score_examples(None, None, **ASKED, threshold=50.0)
+    none = of(bias_scores.score_examples, threshold=50.0)
     assert none.table.empty and list(none.table.columns) == list(found.table.columns)
     space = cell("skew", each=lambda *_, **__: {"a": none, "b": found})
     assert space["shown"] == "b"  # the task that shows most kinds of heads
@@ -879,7 +1075,7 @@ def test_decisions_of_fewer_inputs(give: Give) -> None:
     values = dict(synthetic(shape=(30, 2, 1), single=True).values)
     values["local"] = np.random.default_rng(0).normal(30, 1, (30, 2, 1))  # no doubt at all
     give(scores_of(**values))
-    table = bias_scores.decisions(None, None, **ASKED).table
+    table = of(bias_scores.decisions).table
     assert table.groupby("role", sort=False)["n"].agg(list).to_dict() == {
         role: [10, 20] for role in ("local", "delimiter", "syntactic")
     }
@@ -905,20 +1101,11 @@ def test_block_heads_that_look_away() -> None:
     one.loc[(one["role"] == "block") & (one["layer"] == 1), "bias"] = 0.9
     one.loc[(one["role"] == BLOCK) & (one["head"] == 2), "bias"] = 2.0
     other = moment_table("sst2", {"block": NAN, BLOCK: NAN})
-    judged = bias_scores.with_authors_block(pd.concat([one, other]))
+    judged = with_authors_block(pd.concat([one, other]))
     for threshold, expected in ((3.0, (2, 1)), (1.0, (4, 2))):
         tests = role_tests(judged, threshold=threshold)
         quotes = cell("code-quotes", tests=tests, tables=[one, other])["chapter"]
         assert (quotes["n_block"], quotes["n_block_uneven"]) == expected
-
-
-def test_layers_that_change() -> None:
-    table = change_table({"local": (1.0, 2.0, 3.0)}).assign(task="qqp")
-    rows = draws.intervals(table.sample(frac=1, random_state=0), ["task", "role", "layer"])
-    rows = rows.sort_values("layer")
-    assert rows["layer"].tolist() == list(range(1, 13)) and set(rows["role"]) == {"local"}
-    assert rows["change"].tolist() == [1.0] * 4 + [2.0] * 4 + [3.0] * 4
-    assert rows["low"].to_numpy() == pytest.approx(rows["change"] + 0.1, abs=0.01)
 
 
 # --- paper against code --------------------------------------------------------------------------
@@ -930,7 +1117,7 @@ def test_differences_between_paper_and_code() -> None:
     first, last = (one["role"] == "nsubj").idxmax(), one.index[-1]
     one.loc[[first, last], "bias"] = 1.0  # one head gets the role by the code, another loses it
     other = moment_table("sst2", {"local": 4.0, "local@authors": 4.0}, n=30)
-    table = authors.disagreements(one, other, tasks=["qqp", "sst2"])
+    table = disagreements(one, other, threshold=3.0)
     rows = table.table.set_index(["what", "role"])
     assert rows.loc[("score", "local")].tolist() == [3.0, 4.0, 2.0, 4.0, 2.0]
     assert rows.loc[("score", "nsubj")].tolist() == [4.0, 4.0, 3.0, 3.0, 2.0]
@@ -952,7 +1139,7 @@ def test_differences_between_paper_and_code() -> None:
 def test_curves_of_the_threshold() -> None:
     one = moment_table("qqp", {"local": 4.0, "block": 1.9, BLOCK: 5.0, "sibling": 9.0})
     other = moment_table("sst2", {"local": 2.0, "block": NAN, BLOCK: NAN})
-    found = bias_scores.threshold_curves(one, other, tasks=["qqp", "sst2"])
+    found = threshold_curves(one, other, thresholds=[1.5, 2.0, 3.0, 4.25, 4.5, 5.0])
     curve = found.table.set_index(["role", "threshold"])
     assert set(found.table["role"]) == {"total", "local", "block"}
     assert curve.loc[("local", 1.5), ["assigned", "heads"]].tolist() == [8, 8]
@@ -1100,13 +1287,13 @@ def test_from_texts_to_numbers(
     expected_rho = spearmanr(flat[0][both], flat[1][both]).statistic
     assert facts["spearman_inputs"] == pytest.approx(expected_rho, abs=1e-3)
 
-    table = draws.number_draws(TRAIN, TEST, **options, threshold=1.0).table
+    found = bias_scores.drawn_scores(TRAIN, TEST, **options, threshold=1.0)
     assert trained == ["mrpc"]  # the scores are kept: one training, one pass
-    assert table["sieves.defined_share"][0] == pytest.approx(5 / 6)
+    assert found.facts["defined"] == pytest.approx(5 / 6)
     coarse = np.concatenate([bias_of(truth["after"], role).ravel() for role in COARSE])
-    assert table["score.mean"][0] == pytest.approx(coarse.mean(), rel=1e-4)
+    assert found.table["score.mean"][0] == pytest.approx(coarse.mean(), rel=1e-4)
     rho = spearmanr(*(bias_of(truth["after"], role).ravel() for role in ("local", "syntactic")))
-    assert table["spearman"][0] == pytest.approx(rho.statistic, abs=1e-3)
+    assert found.table["spearman"][0] == pytest.approx(rho.statistic, abs=1e-3)
 
     untuned = bias_scores.role_moments(TRAIN, TEST, **options, tuned=False).table
     rows = untuned[untuned["role"] == "sep"]["bias"]
@@ -1115,9 +1302,9 @@ def test_from_texts_to_numbers(
 
 def check_real_changes(models: dict[str, Encoder], truth: dict[str, RoleScores]) -> None:
     options: dict[str, Any] = {"encoder": models["before"], "task": "mrpc", "recipe": RECIPE}
-    found = draws.bias_changes(TRAIN, TEST, **options)
+    found = bias_scores.bias_changes(TRAIN, TEST, **options)
     first = found.table[found.table["draw"] == 0]
-    for role in draws.CHANGING:
+    for role in bias_scores.CHANGING:
         change = first.loc[first["role"] == role, "change"]
         expected = (bias_of(truth["after"], role) - bias_of(truth["before"], role)).mean(1)
         np.testing.assert_allclose(change, expected, rtol=1e-3, atol=1e-5, err_msg=role)
@@ -1131,13 +1318,18 @@ def test_changes_of_two_models(
         check_real_changes(models, {"before": truth["after"], "after": truth["before"]})
 
 
-def test_random_heads_are_near_one(models: dict[str, Encoder]) -> None:
-    flat = corpus_of(*TEXTS)
+def test_random_heads_are_near_one(models: dict[str, Encoder], few_draws: int) -> None:
     encoder = models["before"]
     encoder.model.config.initializer_range = 0.02  # what a network is initialised with
-    found = bias_scores.random_heads(flat, encoder=encoder)
+    table = bias_scores.random_heads(corpus_of(*TEXTS), encoder=encoder).table
+    networks = [bias_scores.random_twin(encoder, seed) for seed in range(bias_scores.NETWORKS)]
     encoder.model.config.initializer_range = 0.7
-    assert set(found.table["role"]) == set(COARSE)
-    assert found.findings["random.mean_bias"].value == pytest.approx(1, abs=0.02)
-    distance = (found.table["bias"].dropna() - 1).abs().mean()
-    assert found.findings["random.mean_distance_from_1"].value == pytest.approx(distance)
+    assert set(table["role"]) == set(COARSE) and set(table["draw"]) == {*range(few_draws + 1)}
+    assert table["mean"].to_numpy() == pytest.approx(1, abs=0.05)
+    for role, rows in table[table["draw"] == 0].groupby("role"):
+        found = [bias_of(role_scores(one, corpus_of(*TEXTS)), str(role)) for one in networks]
+        assert rows["mean"].item() == pytest.approx(np.mean(found), rel=1e-5)
+        assert rows["distance"].item() == pytest.approx(
+            np.abs(np.array(found) - 1).mean(), rel=1e-3
+        )
+    assert table.groupby("role")["mean"].nunique().min() > 1  # networks and inputs are drawn again
