@@ -295,7 +295,7 @@ def related_pairs(
 def bias_changes(scores: TaskScores, *, seed: int = 0) -> Found:
     """Fig. 6: after minus before fine-tuning, the mean score of each layer, of the same inputs.
 
-    table  draw (0 is all inputs), role, layer, change
+    table  draw (0 is all inputs), role, layer, change (to four decimals: there are many)
     """
     before, after = (scores(tuned=tuned) for tuned in (False, True))
     counts = draws_of(scores.test, seed)
@@ -304,7 +304,7 @@ def bias_changes(scores: TaskScores, *, seed: int = 0) -> Found:
         old, new = (tested(one.values[role], counts, 0.0)["mean"] for one in (before, after))
         by_layer = (new - old).reshape(len(counts), *after.values[role].shape[1:]).mean(2)
         draw, layer = np.indices(by_layer.shape).reshape(2, -1)
-        rows = {"draw": draw, "role": role, "layer": layer + 1, "change": by_layer.ravel()}
+        rows = {"draw": draw, "role": role, "layer": layer + 1, "change": by_layer.ravel().round(4)}
         parts.append(pd.DataFrame(rows).dropna())
     table = pd.concat(parts, ignore_index=True)
     table = table.astype({"change": "float32", "draw": "int16", "layer": "int16"})

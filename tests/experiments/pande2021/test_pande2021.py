@@ -483,7 +483,7 @@ def check_changes(found: Callable[[], pd.DataFrame], give: Give) -> None:
     first = table[table["draw"] == 0].set_index(["role", "layer"])["change"]
     for role, layer in itertools.product(bias_scores.CHANGING, range(6)):
         old, new = (np.nanmean(s.values[role][:, layer], axis=0).mean() for s in (before, after))
-        assert first[role, layer + 1] == pytest.approx(new - old, rel=1e-4, abs=1e-6)
+        assert first[role, layer + 1] == pytest.approx(new - old, rel=1e-4, abs=1e-4)
 
 
 def test_changes_are_after_minus_before(give: Give, few_draws: int) -> None:
@@ -1314,7 +1314,7 @@ def check_real_changes(models: dict[str, Encoder], truth: dict[str, RoleScores])
     for role in bias_scores.CHANGING:
         change = first.loc[first["role"] == role, "change"]
         expected = (bias_of(truth["after"], role) - bias_of(truth["before"], role)).mean(1)
-        np.testing.assert_allclose(change, expected, rtol=1e-3, atol=1e-5, err_msg=role)
+        np.testing.assert_allclose(change, expected, rtol=1e-3, atol=1e-4, err_msg=role)
 
 
 def test_changes_of_two_models(
