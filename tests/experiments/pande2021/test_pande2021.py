@@ -29,7 +29,15 @@ from attnlib.models import Encoder, random_encoder
 from bookkit import pagetables
 from bookkit.claims import Finding, load_paper
 from bookkit.store import Found
-from experiments.pande2021 import authors, bias_scores, delimiters, draws, sieves, tuning
+from experiments.pande2021 import (
+    authors,
+    bias_scores,
+    delimiters,
+    draws,
+    score_figures,
+    sieves,
+    tuning,
+)
 from experiments.pande2021.bias_scores import BLOCK
 from experiments.pande2021.draws import depth
 from experiments.shared.intervals import drawn
@@ -914,6 +922,32 @@ def test_layer_profiles_stand_side_by_side(published: Path, monkeypatch) -> None
     assert found.table["authors"].tolist() == profile
     assert found.table["rho"].to_numpy() == pytest.approx(1)
     assert found.table["p"].to_numpy() == pytest.approx(1 / 24, abs=0.01)
+
+
+def test_four_maps_are_drawn_and_all_are_in_the_table() -> None:
+    """Two roles by two tasks, by name; the rank correlations of all roles and tasks."""
+    roles = ("local", "block@authors", "sep", "nsubj")
+    rows = [
+        {"task": task, "role": role, "layer": layer, "ours": layer, "authors": 2, "rho": rho}
+        for rho, (role, task) in enumerate(itertools.product(roles, FOUR))
+        if (role, task) != ("block@authors", "sst2")
+        for layer in (1, 2, 3)
+    ]
+    shown: dict[str, Any] = {}
+    chapter = SimpleNamespace(
+        run=lambda *_, **__: Found(pd.DataFrame(rows)), gallery=lambda one, _: shown.update(one)
+    )
+    given = {"chapter": chapter, "score_figures": score_figures, "tables": []}
+    cell("beside", **given, reference=True, plans=dict.fromkeys(FOUR))
+    figure, table = shown.values()
+    assert len(figure.figure.axes) == 4
+    drawn = figure.table[["role", "task"]].drop_duplicates().to_numpy().tolist()
+    assert sorted(drawn) == [["local", "qnli"], ["local", "sst2"], ["sep", "qnli"], ["sep", "sst2"]]
+    assert table.data.shape == (4, 4) and table.data.loc["nsubj", "sst2"] == 15
+    assert math.isnan(table.data.loc["block@authors", "sst2"]) and "–" in table.to_html()
+    shown.clear()
+    cell("beside", **given, reference=False, plans=dict.fromkeys(FOUR))
+    assert not shown
 
 
 # --- cells of the chapter that compute ------------------------------------------------------------
