@@ -122,7 +122,7 @@ def thirds(by_layer: Float[np.ndarray, "draw layer"]) -> dict[str, Numbers]:
 
 def mean_of_tasks(values: list[Numbers]) -> Numbers:
     """The mean of a number over the tasks that define it, draw by draw; NaN where none does."""
-    return pd.DataFrame(values or [[math.nan]]).mean().to_numpy(float)
+    return pd.DataFrame(values or [np.array([math.nan])]).mean().to_numpy(float)
 
 
 def found_over_tasks(
