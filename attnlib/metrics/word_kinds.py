@@ -55,9 +55,7 @@ SPECIAL = {"cls": lambda batch: batch.cls, "sep": lambda batch: batch.sep}
 Marked = Callable[[Batch], Bool[Tensor, "batch key"]]
 
 
-def stripe_metrics(
-    examples: Sequence[Any], features: Sequence[Feature] = FEATURES
-) -> list[Metric]:
+def stripe_metrics(examples: Sequence[Any], features: Sequence[Feature] = FEATURES) -> list[Metric]:
     """A metric for every kind of word of some parsed inputs, and for [CLS] and [SEP]."""
     return [_metric(name, marked) for name, marked in markers(examples, features).items()]
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
 from scipy.special import ndtr, ndtri
 
 from attnlib.data.corpora import Corpus

@@ -520,7 +520,8 @@ def pattern_network(
         for name, taught in (("network", given), ("shuffled", dealt)):
             told[f"{name} {number}"] = classified_unseen(shades, taught, folds, how, chosen)
     names = {name: np.array(PATTERNS)[own] for name, own in told.items()}
-    whose = pd.DataFrame(rows)[["id", "model", "task", "layer", "head", "fold", "label"]]
+    whose = pd.DataFrame(rows)[["id", "model", "task", "layer", "head", "fold"]]
+    whose["label"] = np.array(PATTERNS)[given.cpu().numpy()]
     width = Counter(sorted(chosen.values())).most_common(1)[0][0]
     facts = {"inputs": len(rows), "epochs": epochs, "width": width, "widths": list(chosen.values())}
     table = pd.concat([whose, numbers], axis=1).assign(**names)

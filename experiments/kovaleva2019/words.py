@@ -174,7 +174,9 @@ def rounded(draws: Mapping[str, np.ndarray]) -> dict[str, list[float | None]]:
 
 def drawn_numbers(found: Mapping[str, Found]) -> pd.DataFrame:
     """The draws of some tasks' facts: a row per draw, columns (number, task)."""
-    tables = {task: pd.DataFrame(dict(one.facts["draws"]), dtype=float) for task, one in found.items()}
+    tables = {
+        task: pd.DataFrame(dict(one.facts["draws"]), dtype=float) for task, one in found.items()
+    }
     return pd.concat(tables, axis=1).swaplevel(axis=1)
 
 

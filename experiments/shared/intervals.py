@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from zlib import crc32
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.stats import rankdata
 
 from attnlib.measuring.bootstrap import LEVEL, REPLICATES, Estimate, estimate, percentile_interval
@@ -149,7 +148,7 @@ def mean_of(numbers: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def rank_correlations(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Spearman's rho along the last axis, draw by draw; places with a NaN in either are left out."""
+    """Spearman's rho along the last axis; places with a NaN in either are left out."""
     gap = np.isnan(one) | np.isnan(other)
     found = []
     for a, b, out in zip(*(x.reshape(-1, x.shape[-1]) for x in (one, other, gap)), strict=True):
