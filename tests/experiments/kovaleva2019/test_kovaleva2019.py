@@ -495,7 +495,9 @@ def test_sep_is_first_also_where_it_is_one_with_cls() -> None:
     judge = defined_in(PAPER, "cls_claims")
     found = judge(told(numbers), tie=1e-4).findings
     assert found["cls.tasks_sep_first"].value == 4
-    assert found["cls.sep_margin"].value == pytest.approx(0.1, abs=1e-6)  # MRPC 0.3 - 0.2, [CLS] left out
+    assert found["cls.sep_margin"].value == pytest.approx(
+        0.1, abs=1e-6
+    )  # MRPC 0.3 - 0.2, [CLS] left out
     assert found["cls.punctuation_margin"].value == pytest.approx(-0.05)
     del numbers["sep", "qqp"], numbers["cls", "qqp"]
     part = judge(told(numbers), tie=1e-4).findings
