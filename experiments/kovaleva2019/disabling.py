@@ -10,17 +10,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtr, ndtri
 
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS, Task
-from attnlib.measuring.significance import ALPHA, benjamini_hochberg
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment
 from experiments.shared.ablation import Answers, disabled, every_head_and_layer, p_values
 from experiments.shared.intervals import (
     UNDEFINED,
-    drawn,
     drawn_counts,
     halved,
     means,
@@ -157,41 +154,18 @@ class Sweep:
             p[small] = p_values(part, draws=20 * EXCHANGES, seed=self.seed + 1)
         return np.where(np.isnan(self.drawn["score"][0]), np.nan, p)
 
-
-@experiment(version=2)
-def disabling_effects(answers: pd.DataFrame, *, task: str, seed: int = 0) -> Found:
-    """The change by every head and layer, in points of the score, with its uncertainty.
-
-    answers  the table of `disabled_answers`
-    table    task, name, layer, head (0 for a whole layer), change, low, high (paired bootstrap),
-             p (two-sided), loss: fall of the loss in percent, with loss_low and loss_high
-    facts    score of the whole model; undefined: variants of which the change is
-    """
-    sweep = Sweep(answers, task, seed)
-    table = sweep.variants.assign(p=sweep.p())
-    table.insert(0, "task", task)
-    for name, of, ends in (("change", "score", ""), ("loss", "loss", "loss_")):
-        found = [drawn(one) for one in sweep.drawn[of].T]
-        table[name] = [one.value for one in found]
-        table[f"{ends}low"] = [one.low for one in found]
-        table[f"{ends}high"] = [one.high for one in found]
-    facts = {"inputs": len(answers), "task": task, "undefined": int(table["change"].isna().sum())}
-    return Found(table, facts=facts | {"score": float(sweep.scores(sweep.counts[:1])[0, 0])})
-
-
-def controlled(effects: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """All effects of all tasks with q_gain and q_loss: false discoveries controlled for each.
-
-    Gains and losses are two families, and so are heads and whole layers, each over all tasks: many
-    true losses must not lend significance to gains.
-    """
-    table = pd.concat(effects, ignore_index=True)
-    for name, sign in (("q_gain", 1), ("q_loss", -1)):
-        p = (table["p"] / 2).where(sign * table["change"] > 0, 1 - table["p"] / 2)
-        table[name] = p.groupby(table["head"] > 0).transform(
-            lambda family: benjamini_hochberg(family.to_numpy())
-        )
-    return table
+    def spreads(self) -> dict[str, float]:
+        """Median over heads of the spread of a change over inputs; of a correlation by draws."""
+        found, heads = self.answers, np.concatenate([[False], self.is_head])
+        loss = found.losses[heads] - found.losses[0]
+        if self.task.regression:
+            score = np.nanstd(self.drawn["score"][1:, self.is_head], axis=0)
+            score = score * np.sqrt(len(self.table))
+        else:
+            right = 100.0 * (found.answers == found.labels)
+            score = (right[heads] - right[0]).std(1)
+        of_loss = 100 * loss.std(1) / found.losses[0].mean()
+        return {"score": float(np.median(score)), "loss": float(np.median(of_loss))}
 
 
 def agreement_of_halves(losses: Sequence[np.ndarray]) -> np.ndarray:
@@ -212,46 +186,3 @@ def agreement_of_halves(losses: Sequence[np.ndarray]) -> np.ndarray:
     ]
     apart = np.mean(between, axis=0) - np.mean(within, axis=0)
     return settled(np.stack([apart, apart]))
-
-
-# --- what these inputs could have shown -----------------------------------------------------------
-
-
-@experiment(version=1)
-def power_curve(answers: pd.DataFrame, *, task: str) -> Found:
-    r"""The chance that a true change by a head would have been seen, for changes of any size.
-
-    .. math:: 1 - \beta = \Phi\left(\frac{|\delta| \sqrt{n}}{s} - z_{1 - \alpha / 2m}\right)
-
-    s  spread over inputs of the change by a head: the median over heads, all taken as typical
-    m  heads tested: 1, or all of them (Bonferroni), for a level of 5 percent in all
-
-    table  task, of (score, loss), tested, size (points, or percent of the loss), power
-    facts  score and loss: the size seen with power 0.8 among all heads
-    """
-    sweep = Sweep(answers, task)
-    n, rows, facts = len(answers), [], {"inputs": len(answers), "task": task}
-    spreads = _spreads(sweep)
-    for of, spread in spreads.items():
-        for tested in (1, int(sweep.is_head.sum())):
-            limit, unit = ndtri(1 - ALPHA / (2 * tested)), spread / np.sqrt(n)
-            sizes = np.linspace(0, 2 * (limit + ndtri(0.8)) * unit, 41)
-            power = ndtr(sizes / unit - limit) if unit > 0 else np.full(41, np.nan)
-            row = {"task": task, "of": of, "tested": tested, "size": sizes, "power": power}
-            rows.append(pd.DataFrame(row))
-            facts[of] = float((limit + ndtri(0.8)) * unit) if unit > 0 else None
-    return Found(pd.concat(rows, ignore_index=True), facts=facts)
-
-
-def _spreads(sweep: Sweep) -> dict[str, float]:
-    """Median over heads of the spread of a change over inputs; of a correlation by its draws."""
-    found, heads = sweep.answers, np.concatenate([[False], sweep.is_head])
-    loss = found.losses[heads] - found.losses[0]
-    spreads = {"loss": 100 * loss.std(1) / found.losses[0].mean()}
-    if sweep.task.regression:
-        again = sweep.drawn["score"][1:, sweep.is_head]
-        spreads["score"] = np.nanstd(again, axis=0) * np.sqrt(len(sweep.table))
-    else:
-        right = (found.answers == found.labels).astype(float)
-        spreads["score"] = 100 * (right[heads] - right[0]).std(1)
-    return {of: float(np.median(spreads[of])) for of in ("score", "loss")}

@@ -281,6 +281,7 @@ def power_curves(table: pd.DataFrame) -> Drawing:
                 panel.plot(part["size"], part["power"], ls=dash, color=OURS, label=name)
             panel.axhline(0.8, color=style.FAINT, lw=0.9, zorder=0)
             panel.set(ylim=(0, 1))
+            panel.xaxis.set_major_locator(MaxNLocator(4))
             panel.set_xlabel("true change, points", fontsize=8)
             panels.say_undefined(panel, rows["power"])
         panels.one_legend(figure, ncols=2)

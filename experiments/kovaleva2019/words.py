@@ -236,7 +236,7 @@ def word_links(
     for one in known.values():
         metrics += [links.link_metric(one), links.control_metric(one)]
     found = measure_tuned(train, parsed, metrics, encoder=encoder, **plan)
-    near = sum(found.values(key) for key in NEIGHBOURS)
+    near = np.sum([found.values(key) for key in NEIGHBOURS], axis=0)
     own_seed = seed_of(plan["task"], seed)
     counts = drawn_counts(len(near), own_seed)
     grids: dict[str, Any] = {"near": np.nanmean(near, axis=0)}

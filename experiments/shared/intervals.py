@@ -140,7 +140,7 @@ def largest_of(numbers: Sequence[np.ndarray]) -> Finding:
     return Finding(-found.value, -found.high, -found.low)
 
 
-def mean_of(numbers: Sequence[np.ndarray]) -> np.ndarray:
+def mean_of(numbers: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
     """The draws of a mean, such as over tasks; what is undefined is left out."""
     table = np.array(numbers, float)
     known = (~np.isnan(table)).sum(0)

@@ -129,10 +129,14 @@ def with_losses(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(**losses)
 
 
+def effects_of(table: pd.DataFrame, task: str) -> Any:
+    return defined_in(PAPER, "disabling_effects")(table, task=task)
+
+
 def test_planted_heads_are_found_and_no_others() -> None:
     table = swept(600, good=0.3, bad=0.3)
-    found = disabling.disabling_effects(table, task="mrpc")  # by accuracy, not by F1
-    judged = disabling.controlled([found.table])
+    found = effects_of(table, task="mrpc")  # by accuracy, not by F1
+    judged = defined_in(PAPER, "controlled")([found.table])
     heads = judged[judged["head"] > 0].set_index("name")
     assert heads.index[heads["q_gain"] < 0.05].tolist() == ["2-3"]
     assert heads.index[heads["q_loss"] < 0.05].tolist() == ["4-1"]
@@ -201,7 +205,7 @@ def test_a_model_that_answers_constantly_is_undefined_and_a_variant_is_left_out(
         disabling.loss_column(k): (v - label) ** 2 for k, v in columns.items() if k != "label"
     }
     table = pd.DataFrame(columns | losses)
-    effects = disabling.disabling_effects(table, task="stsb")
+    effects = effects_of(table, task="stsb")
     one = effects.table.set_index("name").loc["1-2"]
     assert effects.facts["undefined"] == 1
     assert one[["change", "low", "high", "p"]].isna().all()  # the p was the smallest of all
@@ -213,7 +217,7 @@ def test_a_model_that_answers_constantly_is_undefined_and_a_variant_is_left_out(
     dull = table.assign(whole=2.5)
     found = claims_on("head_claims", {"stsb": dull}, harmless=-0.5)
     assert all(math.isnan(found[name].value) for name in ("stsb.best_gain", "loss.mean_cost"))
-    assert disabling.disabling_effects(dull, task="stsb").table["p"].isna().all()
+    assert effects_of(dull, task="stsb").table["p"].isna().all()
 
 
 def test_layers_by_hand() -> None:
@@ -259,7 +263,7 @@ def test_power_is_what_a_simulation_finds() -> None:
     for name in [one for one in table if "-" in one]:  # every head changes 20 inputs at random
         flip = np.random.default_rng(len(name)).permutation(400) < 20
         table[name] = np.where(flip, 1 - table["whole"], table["whole"])
-    found = disabling.power_curve(with_losses(table), task="rte")
+    found = defined_in(PAPER, "power_curve")(with_losses(table), task="rte")
     alone = found.table[(found.table["of"] == "score") & (found.table["tested"] == 1)]
     size = np.interp(0.8, alone["power"], alone["size"])
     spread = 100 * np.sqrt(0.05)  # of -1, 0, 1 in 5 percent of the inputs
@@ -275,13 +279,13 @@ def test_true_losses_lend_no_significance_to_gains() -> None:
         {"task": "rte", "name": "x", "layer": 1, "head": range(1, 17), "p": p}
         | {"change": [-5.0] * 15 + [1.0], "low": 0.0, "high": 0.0}
     )
-    found = disabling.controlled([table])
+    found = defined_in(PAPER, "controlled")([table])
     assert (found["q_loss"] < 0.05).sum() == 15 and (found["q_gain"] < 0.05).sum() == 0
 
 
 def test_small_p_values_are_refined_below_what_144_tests_need() -> None:
     table = swept(400, good=0.5, bad=0.0)
-    found = disabling.disabling_effects(table, task="mrpc")
+    found = effects_of(table, task="mrpc")
     p = found.table.set_index("name")["p"]
     assert p["2-3"] < 0.05 / 144
 
