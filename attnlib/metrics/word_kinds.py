@@ -26,12 +26,16 @@ NEGATIONS = frozenset(
 
 @dataclass(frozen=True)
 class Feature:
-    """A kind of word: by its tag, by its relation to its head, or by the word itself."""
+    """A kind of word: by its tag, by its relation to its head, or by the word itself.
+
+    of_root  only words whose head is the root of the sentence
+    """
 
     name: str
     tags: frozenset[str] = frozenset()
     relations: frozenset[str] = frozenset()
     words: frozenset[str] = frozenset()
+    of_root: bool = False
 
     def holds(self, tag: str, relation: str, word: str) -> bool:
         return tag in self.tags or relation in self.relations or word.lower() in self.words
@@ -51,9 +55,9 @@ SPECIAL = {"cls": lambda batch: batch.cls, "sep": lambda batch: batch.sep}
 Marked = Callable[[Batch], Bool[Tensor, "batch key"]]
 
 
-def stripe_metrics(examples: Sequence[Any]) -> list[Metric]:
+def stripe_metrics(examples: Sequence[Any], features: Sequence[Feature] = FEATURES) -> list[Metric]:
     """A metric for every kind of word of some parsed inputs, and for [CLS] and [SEP]."""
-    return [_metric(name, marked) for name, marked in markers(examples).items()]
+    return [_metric(name, marked) for name, marked in markers(examples, features).items()]
 
 
 def markers(examples: Sequence[Any], features: Sequence[Feature] = FEATURES) -> dict[str, Marked]:
@@ -88,7 +92,11 @@ def _marker(feature: Feature, examples: Sequence[Any]) -> Marked:
     def words(index: int) -> list[bool]:
         one = examples[index]
         told = zip(one.tags, one.relations, words_of(one), strict=True)
-        return [feature.holds(*word) for word in told]
+        held = [feature.holds(*word) for word in told]
+        if not feature.of_root:
+            return held
+        of_root = [head >= 0 and one.heads[head] < 0 for head in one.heads]
+        return [both == (True, True) for both in zip(held, of_root, strict=True)]
 
     def marked(batch: Batch) -> Tensor:
         rows = []

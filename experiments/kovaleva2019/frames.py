@@ -1,13 +1,15 @@
-"""Sec. 4.2, Fig. 4: heads that link the word of a frame with its core elements."""
+"""Sec. 4.2, Fig. 3: heads that link the word of a frame with its core elements."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 
 from attnlib.data.assets import resolve
 from attnlib.data.corpora import Corpus, examples_digest
@@ -16,9 +18,10 @@ from attnlib.data.examples import (
     LONGEST_ELEMENT,
     LONGEST_SENTENCE,
     FrameExample,
+    Span,
 )
 from attnlib.errors import CorpusError
-from attnlib.measuring.head_tables import head_rows, layer_means, rank_correlation
+from attnlib.measuring.head_tables import head_rows
 from attnlib.measuring.significance import benjamini_hochberg, one_sided
 from attnlib.measuring.stream import measure
 from attnlib.metrics.links import control_metric, found_links, frame_links, link_metric
@@ -27,18 +30,27 @@ from attnlib.plots.lines import Lines, as_table
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.kovaleva2019.patterns import MAX_LENGTH, all_maps
-from experiments.shared.intervals import columns_of, drawn, drawn_places, mean_ends
+from experiments.shared.intervals import (
+    columns_of,
+    drawn,
+    drawn_counts,
+    elsewhere,
+    halved,
+    mean_ends,
+    means,
+    settled,
+    smallest_of,
+)
 
 ASSET, REFERENCE = "kovaleva-reference", "kovaleva_heads_digitised.tsv"
-DEVIATIONS = 3
-"""A head stands out if its mean exceeds the mean over heads by so many standard deviations."""
-HALVES = 200
+TOP, NEAR = 2, 0.8
+"""The paper's two heads; heads near the strongest have at least this share of its score."""
+EXAMPLE, ASKS, ANSWER = ("He", "was", "becoming", "agitated", "."), 3, 0
+"""The sentence of Fig. 3, its word that evokes a frame, and the core element of that frame."""
 AUTHORS_MAPS = {
     "framenet_mean_max_attention_pretrained": "frames",
     "cosine_pretrained_vs_finetuned_QQP": "cosine",
 }
-BESIDE = {"frames": "frames.layer_correlation", "cosine": "cosine.authors_layers"}
-"""The finding that each of the authors' maps leads to."""
 OWN_LIST = "framenet-473"
 
 
@@ -72,7 +84,7 @@ def filtered(corpus: Corpus, but: Corpus | None = None) -> Corpus:
     return replace(corpus, examples=tuple(kept), digest=examples_digest(tuple(kept)))
 
 
-@experiment(version=1)
+@experiment(version=2)
 def frame_scores(
     corpus: Corpus,
     *,
@@ -85,6 +97,8 @@ def frame_scores(
 
     name   of the findings: "frames" are those that the claims ask for
     table  layer, head, mean, low, high, control, lead, lead_low, lead_high, q (of a lead > 0)
+    facts  layers: the mean score of every layer on all sentences, then on sentences drawn again
+           and heads drawn again within each layer
     """
     links = found_links("frame", corpus.examples, frame_links)
     metrics = [link(links, direction=direction) for link in (link_metric, control_metric)]
@@ -98,7 +112,18 @@ def frame_scores(
     grids |= columns_of("lead", mean_ends(lead, seed))
     table = head_rows(**grids, q=benjamini_hochberg(one_sided(lead, 0.0).p))
     passing = sum(passes_filter(example) for example in corpus.examples)  # type: ignore[arg-type]
-    findings = {"sentences": Finding(float(passing)), **_standing_out(scores, lead, seed)}
+    shown = [corpus.examples[at].words == EXAMPLE for at in found.shard.index]  # type: ignore[attr-defined]
+    others = np.where(np.array(shown)[:, None, None], np.nan, scores)
+    counts = drawn_counts(len(scores), seed)
+    again = means(counts, scores)
+    findings = {
+        "sentences": Finding(float(passing) if corpus.name == OWN_LIST else math.nan),
+        **standing_out(scores, lead, counts, seed),
+        "agitated_smaller_lead": _smaller(means(counts, others), example_lead(encoder)),
+    }
+    generator = np.random.default_rng(seed)
+    picks = generator.integers(0, encoder.n_heads, again.shape)
+    picks[0] = np.arange(encoder.n_heads)
     facts = {
         "inputs": found.n_examples,
         "passes": found.n_examples,
@@ -106,31 +131,53 @@ def frame_scores(
         "passing": passing,
         "frames": len({example.frame for example in corpus.examples}),
         "direction": direction,
+        "layers": np.take_along_axis(again, picks, 2).mean(2).round(6).tolist(),
     }
     return Found(table, {f"{name}.{key}": one for key, one in findings.items()}, facts)
 
 
-def _standing_out(scores: np.ndarray, lead: np.ndarray, seed: int) -> dict[str, Finding]:
-    """Heads far above the others, the lead of the best, and of the best chosen on other data."""
-    generator = np.random.default_rng(seed)
-    strong, best, clean = [], [], []
+def standing_out(
+    scores: np.ndarray, lead: np.ndarray, counts: np.ndarray, seed: int
+) -> dict[str, Finding]:
+    """How far the strongest heads are above the others, and their lead over moved pairs.
 
-    def lead_of_best(chosen_on: np.ndarray, tested_on: np.ndarray) -> float:
-        best = np.nanmean(scores[chosen_on], axis=0).argmax()
-        return float(np.nanmean(lead[tested_on], axis=0).ravel()[best])
+    scores, lead  (sentence, layer, head);  counts  how often each sentence is drawn
 
-    for at in drawn_places(len(scores), generator):
-        mean = np.nanmean(scores[at], axis=0)
-        strong.append(float((mean >= mean.mean() + DEVIATIONS * mean.std()).sum()))
-        best.append(lead_of_best(at, at))
-    for _ in range(HALVES):
-        order = generator.permutation(len(scores))
-        clean.append(lead_of_best(*np.split(order, [len(order) // 2])))
+    Heads are sorted anew in every draw: gap_after_second is (2nd - 3rd) / 2nd. The heads of
+    `clean_smaller_lead_of_two` are chosen on one half of the sentences, tested on the other.
+    """
+    flat, ahead = (values.reshape(len(values), -1) for values in (scores, lead))
+    mean = means(counts, flat)
+    ranked = -np.sort(-mean, axis=1)
+    leads = np.take_along_axis(means(counts, ahead), (-mean).argsort(1)[:, :TOP], 1)
+    halves = halved(counts, seed)
+    clean = settled(elsewhere(means(halves, flat), means(halves, ahead), top=TOP))
     return {
-        "strong_heads": drawn(strong),
-        "best_lead": drawn(best),
-        "clean_lead": drawn([float(np.nanmean(clean)), *clean]),
+        "heads_near_strongest": drawn((mean >= NEAR * ranked[:, :1]).sum(1)),
+        "gap_after_second": drawn((ranked[:, 1] - ranked[:, 2]) / ranked[:, 1]),
+        "lead_of_two": drawn(leads.mean(1)),
+        "clean_smaller_lead_of_two": smallest_of(list(clean.T)),
     }
+
+
+def example_lead(encoder: Encoder) -> Float[np.ndarray, "layer head"]:
+    """Fig. 3: the weight from "agitated" to "He" less the largest from it to another word.
+
+    Of words of several pieces the largest weight of any two counts; punctuation is no word.
+    """
+    text = " ".join(EXAMPLE)
+    maps, batch = all_maps(encoder, FrameExample(text, EXAMPLE, "", Span(ASKS, ASKS + 1), (), ()))
+    place = [np.flatnonzero(batch.word[0].cpu().numpy() == word) for word in range(len(EXAMPLE))]
+    weights = maps.cpu().numpy()[:, :, place[ASKS]].max(2)
+    to = {word: weights[..., place[word]].max(-1) for word in range(len(EXAMPLE) - 1)}
+    rest = [own for word, own in to.items() if word not in (ASKS, ANSWER)]
+    return np.asarray(to[ANSWER] - np.max(rest, axis=0))
+
+
+def _smaller(scores: np.ndarray, leads: np.ndarray) -> Finding:
+    """The smaller lead of the two heads with the highest score, chosen anew in every draw."""
+    strongest = (-scores.reshape(len(scores), -1)).argsort(1)[:, :TOP]
+    return drawn(leads.ravel()[strongest].min(1))
 
 
 @experiment(version=1)
@@ -159,31 +206,3 @@ def authors_map() -> pd.DataFrame:
     """The authors' published maps, read off the colours: layer, head (from 1), frames, cosine."""
     table = pd.read_csv(resolve(ASSET) / REFERENCE, sep="\t").rename(columns=AUTHORS_MAPS)
     return table.assign(layer=table["layer"] + 1, head=table["head"] + 1)
-
-
-@experiment(version=1, reads=["kovaleva-reference"])
-def beside_authors(*tables: pd.DataFrame, columns: Sequence[str], seed: int = 0) -> Found:
-    """Layer profiles, ours and those of the authors' maps, with their rank correlation.
-
-    tables   of ours; `columns` names of each the column to compare, and theirs, as "mean:frames"
-    table    what, layer, ours, authors, rho, p (layers permuted), rho_heads
-    Heads of two models have no common numbering: `rho_heads`, over heads, is only for a run on the
-    authors' own model.
-    """
-    theirs = authors_map()
-    names = ["what", "layer", "ours", "authors", "rho", "p", "rho_heads"]
-    rows, found = [], {}
-    for table, pair in zip(tables, columns, strict=True):
-        own, other = pair.split(":")
-        ours, profile = layer_means(table, own), layer_means(theirs, other)
-        if len(ours) != len(profile):
-            continue
-        rho, p = rank_correlation(ours.to_numpy(), profile.to_numpy(), seed)
-        joint = table.merge(theirs, on=["layer", "head"], suffixes=("", "_theirs"))
-        known = joint[f"{other}_theirs" if other in table else other]
-        heads = rank_correlation(joint[own].to_numpy(), known.to_numpy(), seed)[0]
-        found[BESIDE[other]] = Finding(rho)
-        rows += [
-            (other, layer, ours[layer], profile[layer], rho, p, heads) for layer in profile.index
-        ]
-    return Found(pd.DataFrame(rows, columns=names), found)

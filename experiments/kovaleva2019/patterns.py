@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -29,7 +29,7 @@ from attnlib.models import Encoder, load_encoder, weights_digest
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.kovaleva2019.tuning import measure_tuned
-from experiments.shared.intervals import drawn, drawn_places
+from experiments.shared.intervals import drawn, drawn_counts, drawn_places, means, seed_of
 from experiments.shared.sortings import kappa
 from experiments.shared.training.taskplans import tuned_model
 
@@ -369,18 +369,48 @@ def classified(net: PatternNet, shades: Shades) -> Classes:
 
 
 def classified_unseen(
-    shades: Shades, labels: Classes, folds: Sequence[int], how: Schooling
+    shades: Shades,
+    labels: Classes,
+    folds: Sequence[int],
+    how: Schooling,
+    widths: Mapping[int, int] | None = None,
 ) -> Int[np.ndarray, " map"]:
-    """The class of every picture by a network that saw no picture of its fold."""
+    """The class of every picture by a network that saw no picture of its fold.
+
+    widths  of the network for each fold; by default that of `how`
+    """
     fold = torch.tensor(folds, device=labels.device)
     found = torch.empty_like(labels)
     for one in fold.unique().tolist():
         rest = fold != one
-        found[~rest] = classified(trained(shades[rest], labels[rest], how), shades[~rest])
+        own = replace(how, width=widths[one]) if widths else how
+        found[~rest] = classified(trained(shades[rest], labels[rest], own), shades[~rest])
     return np.asarray(found.cpu().numpy())
 
 
-def pattern_metric(net: PatternNet) -> Metric:
+def chosen_widths(
+    shades: Shades, labels: Classes, folds: Sequence[int], widths: Sequence[int], how: Schooling
+) -> dict[int, int]:
+    """For each fold the best width by its training folds alone, the smaller of equals.
+
+    Each width is taught on all training folds but one (that which comes next) and scored on that
+    one, by the mean F1 over classes. The maps of the fold itself are not looked at.
+    """
+    fold = torch.tensor(folds, device=labels.device)
+    names, found = fold.unique().tolist(), {}
+    for place, one in enumerate(names):
+        inner = fold == names[(place + 1) % len(names)]
+        rest = ~inner & (fold != one)
+        scores = {}
+        for width in sorted(widths) if len(widths) > 1 else ():
+            net = trained(shades[rest], labels[rest], replace(how, width=width))
+            told = classified(net, shades[inner]).cpu().numpy()
+            scores[width] = np.nanmean(class_f1(confusion(labels[inner].cpu().numpy(), told)))
+        found[one] = max(scores, key=lambda width: scores[width]) if scores else widths[0]
+    return found
+
+
+def pattern_metric(net: PatternNet, key: str = "pattern") -> Metric:
     """A metric of one's own for `measure`: which pattern a head's map is called, one of five."""
 
     def kernel(attention: Attention) -> Partial:
@@ -391,7 +421,7 @@ def pattern_metric(net: PatternNet) -> Metric:
 
     what = "Which of five patterns a network calls the map of a head."
     source, axes = "kovaleva2019:sec4.1", ("head", "pattern")
-    return Metric("pattern", what, source, "share", (0.0, 1.0), kernel, axes=axes)
+    return Metric(key, what, source, "share", (0.0, 1.0), kernel, axes=axes)
 
 
 def known_maps(
@@ -414,8 +444,11 @@ def known_maps(
 
 def labelled_pictures(
     trains: Corpora, encoder: Encoder, recipes: Recipes, models: Sequence[str]
-) -> tuple[list[LabelledMap], Tensor, Tensor, np.ndarray]:
-    """The labelled maps, their pictures, their labels, and what the rule calls them.
+) -> tuple[list[LabelledMap], Tensor, Tensor, pd.DataFrame]:
+    """The labelled maps, their pictures, their labels, and numbers of each.
+
+    The numbers are `rule`, what the rule calls the map; `special`, its attention to [CLS] and
+    [SEP]; and `neighbours`, that to the previous and the next token less that to the token itself.
 
     trains  what the models of the tasks of `recipes` were trained on, in that order
     models  those whose maps before fine-tuning are taken
@@ -428,14 +461,18 @@ def labelled_pictures(
             plan: Any = {"task": task, "recipe": recipe}
             encoders[encoder.name, task] = tuned_model(train, encoder=encoder, **plan).encoder
     read = cache(load_corpus)  # many maps are of one corpus
-    shades, called = [], []
+    shades, numbers = [], []
     for row in rows:
         own = encoders[row.model, row.task]
         weights, batch = map_of(row, own, read(row.corpus, tokenizer=own.tokenizer))
         shades.append(pictures(weights, batch.real.sum(-1))[0, 0])
-        called.append(int(rule(weights, batch)))
+        special, _, _ = rule_shares(weights, batch)
+        before, itself, after = (weights[0, 0].diagonal(at).sum() for at in (-1, 0, 1))
+        near = (before + after - itself) / len(weights[0, 0])
+        numbers.append((PATTERNS[int(rule(weights, batch))], float(special), float(near)))
     labels = torch.from_numpy(_numbered(row.label for row in rows))
-    return rows, torch.stack(shades), labels, np.array(called)
+    table = pd.DataFrame(numbers, columns=["rule", "special", "neighbours"])
+    return rows, torch.stack(shades), labels, table
 
 
 def network(
@@ -450,7 +487,7 @@ def network(
     return _NETWORKS[key]
 
 
-@experiment(version=1, trains=True)
+@experiment(version=2, trains=True)
 def pattern_network(
     *trains: Corpus,
     encoder: Encoder,
@@ -458,52 +495,79 @@ def pattern_network(
     models: Sequence[str],
     labels: str,
     epochs: int = 40,
-    width: int = 16,
+    widths: Sequence[int] = (16,),
+    seeds: int = 3,
     seed: int = 0,
 ) -> Found:
     """How well the network and the rule find the labels of maps they have not seen.
 
-    Every map is classified by a network that saw neither its head nor its input.
-    table  id, model, task, layer, head, fold, label, network, rule, shuffled (a network that learnt
-           from shuffled labels)
+    Every map is classified by networks that saw neither its head nor its input, one per seed; their
+    width was chosen inside their training folds (see `chosen_widths`).
+    widths  those to choose from;  seeds  how many networks
+    table   id, model, task, layer, head, fold, label, rule, special, neighbours (see
+            `labelled_pictures`), and of each network from 0 on `network <n>`, and `shuffled <n>` (a
+            network that learnt from shuffled labels)
+    facts   width: the one that most folds chose
     """
-    rows, shades, given, called = labelled_pictures(trains, encoder, recipes, models)
-    how, folds = Schooling(epochs, width, seed), [row.fold for row in rows]
-    generator = torch.Generator().manual_seed(seed)
-    dealt = given[torch.randperm(len(given), generator=generator)]
-    found = {
-        "label": given.numpy(),
-        "network": classified_unseen(shades, given, folds, how),
-        "rule": called,
-        "shuffled": classified_unseen(shades, dealt, folds, how),
-    }
+    rows, shades, given, numbers = labelled_pictures(trains, encoder, recipes, models)
+    folds, how = [row.fold for row in rows], Schooling(epochs, widths[0], seed)
+    chosen = chosen_widths(shades, given, folds, widths, how)
+    told = {}
+    for number in range(seeds):
+        how = Schooling(epochs, widths[0], seed + number)
+        generator = torch.Generator().manual_seed(seed + number)
+        dealt = given[torch.randperm(len(given), generator=generator)]
+        for name, taught in (("network", given), ("shuffled", dealt)):
+            told[f"{name} {number}"] = classified_unseen(shades, taught, folds, how, chosen)
+    names = {name: np.array(PATTERNS)[own] for name, own in told.items()}
     whose = pd.DataFrame(rows)[["id", "model", "task", "layer", "head", "fold"]]
-    table = whose.assign(**{name: np.array(PATTERNS)[own] for name, own in found.items()})
-    facts = {"inputs": len(rows), "epochs": epochs, "width": width}
-    return Found(table, _scores(table, seed), facts)
+    whose["label"] = np.array(PATTERNS)[given.cpu().numpy()]
+    width = Counter(sorted(chosen.values())).most_common(1)[0][0]
+    facts = {"inputs": len(rows), "epochs": epochs, "width": width, "widths": list(chosen.values())}
+    table = pd.concat([whose, numbers], axis=1).assign(**names)
+    return Found(table, _scores(table, seed), facts | {"seeds": seeds})
 
 
 def _scores(table: pd.DataFrame, seed: int) -> dict[str, Finding]:
-    """F1, accuracy and kappa of each who sorted the maps, with heads drawn again."""
+    """F1 of each who sorted the maps and what the labelled maps attend to.
+
+    Heads are drawn again and, of networks, those of the seeds.
+    """
     found: dict[str, np.ndarray] = {}
-    for name in ("network", "rule", "shuffled"):
-        grids = _confusions(table, "label", name, seed)
-        f1, n = np.nan_to_num(class_f1(grids)), grids.sum(-1)
-        found[f"{name}.macro"] = f1.mean(-1)
-        found[f"{name}.weighted"] = (f1 * n).sum(-1) / n.sum(-1)
-        found[f"{name}.accuracy"] = np.trace(grids, axis1=1, axis2=2) / n.sum(-1)
+    for name in ("network", "shuffled", "rule"):
+        grids, picks = _grids(table, name, seed)
+        every = np.nan_to_num(class_f1(grids))  # network draw class
+        f1 = np.take_along_axis(every, picks.T[..., None], 0).mean(0)
+        n = grids[0].sum(-1)
+        found |= {f"{name}.f1": f1.mean(-1), f"{name}.weighted": (f1 * n).sum(-1) / n.sum(-1)}
         if name == "network":
-            found["network.kappa"] = kappa(grids)
             found |= {f"network.f1.{one}": f1[:, i] for i, one in enumerate(PATTERNS)}
-    found["network.f1"] = found["network.macro"]
-    found["network.f1_over_shuffled"] = found["network.f1"] / found["shuffled.macro"].clip(1e-9)
+    found["network.f1_minus_shuffled"] = found["network.f1"] - found["shuffled.f1"]
+    for name, pattern, column in (
+        ("vertical_to_special", "vertical", "special"),
+        ("diagonal_neighbours_minus_self", "diagonal", "neighbours"),
+    ):
+        values = table[column].where(table["label"] == pattern).to_numpy()
+        found[f"labels.{name}"] = np.array([_mean(values[at]) for at in drawn_heads(table, seed)])
     return {name: drawn(values) for name, values in found.items()}
+
+
+def _mean(values: np.ndarray) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def _grids(table: pd.DataFrame, name: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Confusions of all networks of a name (network, draw, label, called), and those drawn."""
+    columns = [one for one in table if str(one).split(" ")[0] == name]
+    grids = np.stack([_confusions(table, "label", str(one), seed) for one in columns])
+    return grids, drawn_places(len(columns), np.random.default_rng(seed + 1))
 
 
 # --- shares ---------------------------------------------------------------------------------------
 
 
-@experiment(version=1, trains=True)
+@experiment(version=2, trains=True)
 def pattern_counts(
     *corpora: Corpus,
     encoder: Encoder,
@@ -513,66 +577,63 @@ def pattern_counts(
     labels: str,
     epochs: int = 40,
     width: int = 16,
+    seeds: int = 3,
     seed: int = 0,
 ) -> Found:
-    """What the network calls every map of the fine-tuned model on the test inputs.
+    """What each network calls every map of the fine-tuned model on the test inputs.
 
     corpora  what the models of `recipes` were trained on, in that order, then the test inputs
-    table    input, layer, and a column per pattern: how many heads of the layer have it
+    table    network (from 0), input, layer, and a column per pattern: how many heads of the layer
+             have it
     """
     *trains, test = corpora
-    net = network(trains, encoder, recipes, models, Schooling(epochs, width, seed))
+    metrics = []
+    for number in range(seeds):
+        how = Schooling(epochs, width, seed + number)
+        net = network(trains, encoder, recipes, models, how)
+        metrics.append(pattern_metric(net, f"pattern_{number}"))
     train = dict(zip(recipes, trains, strict=True))[task]
     plan: Any = {"task": task, "recipe": recipes[task]}
-    found = measure_tuned(train, test, [pattern_metric(net)], encoder=encoder, **plan)
-    counts = found.rows("pattern")[0].sum(2).astype(np.int16)  # example layer pattern
-    place, layer = np.indices(counts.shape[:2]).reshape(2, -1)
-    columns = dict(zip(PATTERNS, counts.reshape(-1, len(PATTERNS)).T, strict=True))
-    table = pd.DataFrame({"input": place, "layer": layer + 1, **columns})
+    found = measure_tuned(train, test, metrics, encoder=encoder, **plan)
+    counts = np.stack([found.rows(one.key)[0].sum(2) for one in metrics])  # network example layer
+    which, place, layer = np.indices(counts.shape[:3]).reshape(3, -1)
+    told = counts.reshape(-1, len(PATTERNS)).T.astype(np.int16)
+    columns = dict(zip(PATTERNS, told, strict=True))
+    table = pd.DataFrame({"network": which, "input": place, "layer": layer + 1, **columns})
     pair = bool(test.examples and len(test.examples[0].parts) > 1)
-    facts = {"inputs": len(counts), "passes": len(counts), "task": task, "pair": pair}
-    return Found(table, facts=facts)
+    n = found.n_examples
+    return Found(table, facts={"inputs": n, "passes": n, "task": task, "pair": pair})
 
 
-@experiment(version=1)
-def pattern_overview(
-    *tables: pd.DataFrame, tasks: Sequence[str], pairs: Sequence[bool], seed: int = 0
-) -> Found:
-    """Fig. 2: the share of each pattern in each task, corrected for the network's errors.
+def drawn_shares(
+    judged: pd.DataFrame, counted: pd.DataFrame, *, task: str, seed: int
+) -> tuple[Float[np.ndarray, "draw layer pattern"], Float[np.ndarray, "layer pattern"]]:
+    """The share of each pattern in one task, in percent: corrected draws, and as called.
 
-    tables  that of `pattern_network`, then those of `pattern_counts`, one per task
-    table   task, layer (0 for all), pattern, called (percent, as the network says), share, low,
-            high: corrected; the interval has the choice of inputs and that of labelled maps in it
+    judged   the table of `pattern_network`;  counted  that of `pattern_counts`
+    returns  place 0 of `layer` is all layers together
 
-    The correction asks which shares would be called so, given what the network calls labelled
-    maps of each pattern that it has not seen: a maximum of the likelihood, for each task and layer.
-    It assumes that the network makes the same errors in all tasks. A little is added to every count
-    of errors, so that none counts as impossible because no example shows it.
+    The correction asks which shares would be called so, given what the networks call labelled
+    maps of each pattern that they have not seen: a maximum of the likelihood, for each layer. It
+    assumes that a network makes the same errors in all tasks. A little is added to every count of
+    errors, so that none counts as impossible because no example shows it. The draws hold the choice
+    of inputs, of labelled heads, and of the networks' seeds.
     """
-    judged, *counted = tables
-    generator = np.random.default_rng(seed)
-    errors = _confusions(judged, "label", "network", seed) + 0.1
+    grids, picks = _grids(judged, "network", seed)
+    errors = np.take_along_axis(grids, picks.T[..., None, None], 0).sum(0) + 0.1
     errors = errors / errors.sum(-1, keepdims=True)
-    rows, whole = [], []
-    for table, task in zip(counted, tasks, strict=True):
-        n_layers = int(table["layer"].max())
-        counts = table[list(PATTERNS)].to_numpy(float).reshape(-1, n_layers, len(PATTERNS))
-        places = drawn_places(len(counts), generator)
-        called = np.stack([counts[at].mean(0) for at in places])  # draw layer called
-        called = called / called.sum(-1, keepdims=True)
-        for layer, own in enumerate([called.mean(1), *called.swapaxes(0, 1)]):
-            share = 100 * _true_shares(own, errors)
-            if layer == 0:
-                whole.append(share)
-            for name, percent, draws in zip(PATTERNS, 100 * own[0], share.T, strict=True):
-                row = {"task": task, "layer": layer, "pattern": name, "called": percent}
-                rows.append({**row, **vars(drawn(draws))})
-    found = _pattern_claims(np.stack(whole), np.array(pairs, bool))
-    table = pd.DataFrame(rows).rename(columns={"value": "share"})
-    return Found(table, found, {"tasks": list(tasks)})
+    n_layers, n_nets = int(counted["layer"].max()), int(counted["network"].max()) + 1
+    counts = counted[list(PATTERNS)].to_numpy(float).reshape(n_nets, -1, n_layers, len(PATTERNS))
+    again = drawn_counts(counts.shape[1], seed_of(task, seed))
+    every = np.stack([means(again, one) for one in counts])
+    called = np.take_along_axis(every, picks.T[..., None, None], 0).mean(0)  # draw layer pattern
+    called = called / called.sum(-1, keepdims=True)
+    called = np.concatenate([called.mean(1, keepdims=True), called], axis=1)
+    share = [true_shares(own, errors) for own in called.swapaxes(0, 1)]
+    return 100 * np.stack(share, axis=1), 100 * called[0]
 
 
-def _true_shares(called: np.ndarray, errors: np.ndarray, steps: int = 200) -> np.ndarray:
+def true_shares(called: np.ndarray, errors: np.ndarray, steps: int = 200) -> np.ndarray:
     """(draw, label): the shares under which those called (draw, called) are most likely.
 
     errors  (draw, label, called)
@@ -583,22 +644,3 @@ def _true_shares(called: np.ndarray, errors: np.ndarray, steps: int = 200) -> np
         shares = shares * np.einsum("dlc,dc->dl", errors, called / expected)
         shares = shares / shares.sum(-1, keepdims=True)
     return shares
-
-
-def _pattern_claims(
-    shares: Float[np.ndarray, "task draw pattern"], is_pair: np.ndarray
-) -> dict[str, Finding]:
-    """The least, the most and the farthest apart of all tasks; `is_pair` of those of two texts."""
-    rest, block = (shares[..., PATTERNS.index(name)] for name in ("heterogeneous", "block"))
-    found = {
-        "patterns.heterogeneous_least": drawn(rest.min(0)),
-        "patterns.heterogeneous_most": drawn(rest.max(0)),
-        "patterns.first_three_least": drawn(shares[..., :3].sum(-1).min(0)),
-    }
-    if is_pair.any() and not is_pair.all():
-        found["patterns.block_lead"] = drawn(block[is_pair].mean(0) - block[~is_pair].mean(0))
-    if is_pair.sum() > 1:
-        of_pairs = shares[is_pair] / 100
-        apart = 0.5 * np.abs(of_pairs[:, None] - of_pairs[None]).sum(-1)
-        found["patterns.largest_distance"] = drawn(apart.max((0, 1)))
-    return found

@@ -191,7 +191,7 @@ def task_matrix(
     """
     need(table, "task", column, value, *([note] if note else []), once=["task", column])
     rows = table.assign(task=table["task"].map(task_name))
-    rows = rows.replace({column: {"cls": "[CLS]", "sep": "[SEP]"}})
+    rows = rows.replace({column: {"cls": "[CLS]", "sep": "[SEP]", "main_object": "main object"}})
     tasks, kinds = rows["task"].unique(), rows[column].unique()
     wide = rows.pivot(index="task", columns=column).reindex(tasks)
     grid = wide[value][kinds].astype(float)
@@ -265,6 +265,27 @@ def two_profiles(table: pd.DataFrame, *, names: tuple[str, str], what: str) -> D
             panel.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         panels.one_legend(figure, ncols=2)
     return Drawing("Lines over layers", figure, table)
+
+
+def power_curves(table: pd.DataFrame) -> Drawing:
+    """How likely a true change of some size would have been seen, one panel per task.
+
+    table  task, tested (heads), size (points), power
+    """
+    need(table, "task", "tested", "size", "power")
+    with style.drawing():
+        figure, parts = panels.group_panels(table, "task", task_name, ylabel="power", sharey=True)
+        for _, panel, rows in parts:
+            for (tested, part), dash in zip(rows.groupby("tested"), ("--", "-"), strict=False):
+                name = "one head" if tested == 1 else f"one of {tested} heads"
+                panel.plot(part["size"], part["power"], ls=dash, color=OURS, label=name)
+            panel.axhline(0.8, color=style.FAINT, lw=0.9, zorder=0)
+            panel.set(ylim=(0, 1))
+            panel.xaxis.set_major_locator(MaxNLocator(4))
+            panel.set_xlabel("true change, points", fontsize=8)
+            panels.say_undefined(panel, rows["power"])
+        panels.one_legend(figure, ncols=2)
+    return Drawing("Lines of power over size", figure, table)
 
 
 def layer_changes(table: pd.DataFrame) -> Drawing:

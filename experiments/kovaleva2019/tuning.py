@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import spearmanr
+import torch
 
+from attnlib.attention.encode import model_inputs
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS, Task
 from attnlib.errors import check_choice
@@ -18,18 +19,19 @@ from attnlib.measuring.similarity import compared
 from attnlib.measuring.stream import Measurement, measure
 from attnlib.metrics.registry import Metric
 from attnlib.models import Encoder
-from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.shared.intervals import drawn, drawn_places, mean_ends
+from experiments.shared.intervals import drawn_places, mean_ends, mean_of, seed_of
 from experiments.shared.training.finetune import STARTS as TRAINED
 from experiments.shared.training.finetune import FineTuned, TaskHead
-from experiments.shared.training.glue import row_scores
+from experiments.shared.training.glue import labels_of, row_scores
 from experiments.shared.training.taskplans import tuned_model
 
-UNTRAINED = "untrained"
-STARTS = (UNTRAINED, *sorted(TRAINED))
-"""The head as it is drawn at random, and the three trainings."""
-CONSTANT = "constant"
+STARTS = tuple(TRAINED)
+CONSTANT, UNTRAINED = "constant", "untrained"
+HEADS = 20
+"""Heads of random weights whose mean score is that of the model without fine-tuning."""
+PAPER_TASKS = ("mrpc", "stsb", "sst2", "qqp", "rte", "qnli", "mnli")
+"""Those of Table 1; a finding that names one of them is undefined where it was not run."""
 
 
 def measure_tuned(
@@ -45,78 +47,67 @@ def measure_tuned(
 def start_answers(*corpora: Corpus, encoder: Encoder, start: str, **plan: Any) -> Found:
     """What a model answers to the held-out inputs after a training from one of the starts.
 
-    plan  task and recipe
-    "untrained" is the pre-trained encoder with a head of random weights, the paper's "pre-trained".
+    plan   task and recipe
     table  answer, label; one row per input
     """
     check_choice("start", start, STARTS)
     train, test = corpora
-    task, recipe = TASKS[plan["task"]], plan["recipe"]
-    facts: dict[str, Any] = {"inputs": len(test), "task": task.name, "start": start}
-    if start == UNTRAINED:
-        head = TaskHead(encoder, task.n_labels, int(recipe["seed"])).eval()
-        model = FineTuned(encoder, head.requires_grad_(False), task, {"recipe": recipe})
-    else:
-        model = tuned_model(train, encoder=encoder, start=start, **plan)
-        kept = ("n_train", "steps", "epochs", "final_loss", "seconds")
-        facts |= {name: model.facts[name] for name in kept}
-        forward_and_back = 1 if start == "frozen" else 3
-        facts["passes"] = forward_and_back * facts["steps"] * recipe["batch_size"] + len(test)
+    recipe = plan["recipe"]
+    model = tuned_model(train, encoder=encoder, start=start, **plan)
+    kept = ("n_train", "steps", "epochs", "final_loss", "seconds")
+    facts: dict[str, Any] = {name: model.facts[name] for name in kept}
+    forward_and_back = 1 if start == "frozen" else 3
+    facts["passes"] = forward_and_back * facts["steps"] * recipe["batch_size"] + len(test)
     answers, labels = model.outputs(test)
+    facts |= {"inputs": len(test), "task": plan["task"], "start": start}
     return Found(pd.DataFrame({"answer": answers, "label": labels}), facts=facts)
 
 
 @experiment(version=1)
-def starts_overview(
-    *answers: pd.DataFrame, tasks: Sequence[str], starts: Sequence[str], seed: int = 0
+def untrained_answers(
+    test: Corpus, *, encoder: Encoder, task: str, recipe: Mapping[str, Any]
 ) -> Found:
-    """Table 1: the score of every task after every training, in points, and what differs.
+    """What the pre-trained encoder answers with heads of random weights: the paper's "pre-trained".
 
-    answers  the tables of `start_answers`: all starts of the first task, then of the next
-    table    task, start, metric, value, low, high; the start "constant" is the best answer that
-             ignores its input
+    table  label, then a column per head; one row per input
     """
-    given = iter(answers)
-    rows: list[dict[str, Any]] = []
-    found: dict[str, Finding] = {}
-    gains, worse, below = [], [], []
-    for name in tasks:
-        task = TASKS[name]
-        points = _points(task, {start: next(given) for start in starts}, seed)
-        for (start, metric), values in points.items():
-            rows.append({"task": name, "start": start, "metric": metric, **vars(drawn(values))})
-        own = {start: points[start, task.metric] for start in (*starts, CONSTANT)}
-        tuned, constant = own["pretrained"], own.pop(CONSTANT)
-        own["above_constant"] = tuned - constant
-        own["random_below"] = tuned - own["random"]
-        own["gain"] = tuned - own[UNTRAINED]
-        found |= {f"tuning.{name}.{what}": drawn(values) for what, values in own.items()}
-        companion = task.metric if task.regression else "accuracy"
-        gains.append(points["pretrained", companion] - points[UNTRAINED, companion])
-        worse.append(own["random"] < tuned)
-        below.append(own["random"] < own["frozen"])
-    found["tuning.mean_gain"] = drawn(np.mean(gains, axis=0))
-    found["tuning.random_worse"] = drawn(np.mean(worse, axis=0))
-    found["tuning.random_below_frozen"] = drawn(np.sum(below, axis=0))
-    return Found(pd.DataFrame(rows), found, {"tasks": list(tasks)})
+    kind, first = TASKS[task], int(recipe["seed"])
+    heads = [TaskHead(encoder, kind.n_labels, first + number).eval() for number in range(HEADS)]
+    model = FineTuned(encoder, heads[0], kind, {"recipe": recipe})
+    table = np.empty((len(test), 1 + HEADS))
+    table[:, 0] = labels_of(test, kind)
+    for batch in model.batches(test.examples):
+        with torch.inference_mode():
+            hidden = encoder.model(**model_inputs(batch, encoder))[0]
+            told = [model.answers(head(hidden, batch)) for head in heads]
+        table[list(batch.index), 1:] = np.stack(told, axis=1)
+    columns = ["label", *(f"head {number + 1}" for number in range(HEADS))]
+    facts = {"inputs": len(test), "passes": len(test), "task": task}
+    return Found(pd.DataFrame(table, columns=columns), facts=facts)
 
 
-def _points(
-    task: Task, tables: Mapping[str, pd.DataFrame], seed: int
+def drawn_points(
+    task: str, tables: Mapping[str, pd.DataFrame], untrained: pd.DataFrame, seed: int
 ) -> dict[tuple[str, str], np.ndarray]:
-    """(start, metric) -> points on all inputs, then on inputs drawn again, the same for all."""
-    labels = next(iter(tables.values()))["label"].to_numpy(float)
-    answers = np.stack([table["answer"].to_numpy(float) for table in tables.values()])
-    answers = np.concatenate([answers, np.full((1, len(labels)), _constant(task, labels))])
-    draws = drawn_places(len(labels), np.random.default_rng(seed))
+    """(start, metric) -> points on all inputs, then on inputs drawn again, the same for all.
+
+    The start "constant" is the best answer that ignores its input; "untrained" is the mean over the
+    heads of random weights, which are drawn again, too. A constant answer has no correlation.
+    """
+    labels, kind = untrained["label"].to_numpy(float), TASKS[task]
+    rows = [table["answer"].to_numpy(float) for table in tables.values()]
+    rows += [np.full(len(labels), _constant(kind, labels)), *untrained.to_numpy(float).T[1:]]
+    generator = np.random.default_rng(seed_of(task, seed))
+    draws = drawn_places(len(labels), generator)
+    heads = drawn_places(HEADS, generator)
     found = {}
-    for metric in dict.fromkeys((task.metric, *([] if task.regression else ["accuracy"]))):
-        by = replace(task, metric=metric)
+    for metric in dict.fromkeys((kind.metric, kind.metric if kind.regression else "accuracy")):
+        by, answers = replace(kind, metric=metric), np.stack(rows)
         values = np.stack([row_scores(answers[:, at], labels[at], by) for at in draws], axis=1)
-        if task.regression:  # a constant answer has no correlation: it tells nothing
-            values[-1] = 0.0
-        for start, own in zip((*tables, CONSTANT), values, strict=True):
+        n = len(tables) + 1
+        for start, own in zip((*tables, CONSTANT), values[:n], strict=True):
             found[start, metric] = 100 * own
+        found[UNTRAINED, metric] = 100 * mean_of(np.take_along_axis(values[n:], heads.T, 0))
     return found
 
 
@@ -163,26 +154,3 @@ def map_cosines(
         "layers": np.round(draws, 6).tolist(),
     }
     return Found(table, facts=facts)
-
-
-@experiment(version=1)
-def cosine_overview(*draws: pd.DataFrame, tasks: Sequence[str]) -> Found:
-    """In how many tasks the last two layers change most, and whether change grows with depth.
-
-    draws  of every task, the mean cosines of `map_cosines`: a column per layer, a row per draw
-    table  task, layer, cosine, low, high
-    """
-    last, order, rows = [], [], []
-    for table, task in zip(draws, tasks, strict=True):
-        values = table.to_numpy(float)
-        layers = np.arange(values.shape[1])
-        lowest = np.sort(values.argsort(1)[:, :2], axis=1)
-        last.append((lowest == layers[-2:]).all(1))
-        order.append([spearmanr(layers, row).statistic for row in values])
-        rows += [{"task": task, "layer": n + 1, **vars(drawn(values[:, n]))} for n in layers]
-    found = {
-        "cosine.last_two": drawn(np.mean(last, axis=0)),
-        "cosine.layer_correlation": drawn(np.mean(order, axis=0)),
-    }
-    table = pd.DataFrame(rows).rename(columns={"value": "cosine"})
-    return Found(table, found, {"tasks": list(tasks)})

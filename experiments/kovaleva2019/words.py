@@ -6,38 +6,47 @@ attends to.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Bool
-from scipy.stats import rankdata, spearmanr
 from torch import Tensor
 
 from attnlib.attention.encode import Batch
 from attnlib.attention.maps import Attention
 from attnlib.data.corpora import Corpus, with_trees
-from attnlib.measuring.bootstrap import statistics
-from attnlib.measuring.head_tables import head_name, head_rows
-from attnlib.measuring.significance import ALPHA, benjamini_hochberg, one_sided
-from attnlib.measuring.stream import Measurement, measure
+from attnlib.measuring.head_tables import head_rows
+from attnlib.measuring.significance import benjamini_hochberg, one_sided
+from attnlib.measuring.stream import measure
 from attnlib.metrics import links, word_kinds
 from attnlib.metrics.registry import METRICS, Metric, Partial
 from attnlib.metrics.word_kinds import FEATURES, SPECIAL, Feature, Marked, markers
 from attnlib.models import Encoder
-from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.kovaleva2019.tuning import measure_tuned
-from experiments.shared.intervals import mean_ends
+from experiments.shared.intervals import (
+    UNDEFINED,
+    drawn,
+    drawn_counts,
+    elsewhere,
+    halved,
+    mean_ends,
+    means,
+    seed_of,
+    settled,
+)
 
+MAIN_OBJECT = Feature("main_object", relations=frozenset(("dobj", "obj")), of_root=True)
+"""The object of the main predicate: a direct object of the root of a sentence."""
 WORDS = tuple(one.name for one in FEATURES)
-KINDS = (*WORDS, *SPECIAL)
-NOUN_TASKS = ("mrpc", "rte", "qqp")
-NEGATION_TASK = "qnli"
+GAINING = ("noun", "main_object", "negation")
+"""Kinds of which the paper says that some heads attend more to them after fine-tuning."""
 LISTED = (
     *("neither", "nor", "not", "never", "none", "nothing", "nowhere"),
     *("don't", "won't", "didn't", "hadn't", "haven't", "can't", "isn't", "wasn't"),
@@ -46,36 +55,39 @@ LISTED = (
 """What the authors' code takes for a negation if its letters occur anywhere in a text, with their
 case; *no* is not among them."""
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
+_RUN = re.compile(r"\w+")
 SUBJECTS = ("nsubj", "nsubjpass", "csubj")
 NEIGHBOURS = ("mass_to_previous", "mass_to_next")
+CLOSE, CANDIDATES = 2, 0.1
+"""Words that are close to each other; the share of heads that are candidates for a link."""
 PUNCTUATION = Feature("punctuation", tags=frozenset(("PUNCT",)))
-PUNCTUATION_TASKS = ("stsb", "rte", "qnli")
-TIE = 1e-4
-"""Two means are equal if they differ by less than this share."""
 Pairs = Bool[Tensor, "batch query key"]
 
 
 # --- kinds of words -------------------------------------------------------------------------------
 
 
-@experiment(version=1, reads=["spacy-en"], trains=True)
+@experiment(version=2, reads=["spacy-en"], trains=True)
 def stripe_maps(*corpora: Corpus, encoder: Encoder, seed: int = 0, **plan: Any) -> Found:
     """Attention to every kind of word before and after fine-tuning, on the same inputs.
 
     plan   task and recipe of the fine-tuned model
     table  task, kind, layer, head, before, after, change, low, high, q (of a gain, over the heads
            of the kind), n: inputs that have such a word
-    facts  numbers of the task with their intervals, as [value, low, high]
+    facts  draws: numbers of the task, on all inputs and then on inputs drawn again (see
+           `stripe_numbers`)
     """
     train, test = corpora
     parsed = with_trees(test)
-    metrics = word_kinds.stripe_metrics(parsed.examples)
+    metrics = word_kinds.stripe_metrics(parsed.examples, (*FEATURES, MAIN_OBJECT))
+    metrics.append(_both_seps())
     after = measure_tuned(train, parsed, metrics, encoder=encoder, **plan)
     how: Any = {"max_length": plan["recipe"]["max_length"], "on_long": "truncate"}
     before = measure(encoder, parsed, metrics, **how)
+    values = {one.key[7:]: (before.values(one.key), after.values(one.key)) for one in metrics}
     parts = []
-    for kind in KINDS:
-        old, new = (found.values(f"stripe_{kind}") for found in (before, after))
+    for kind in (*WORDS, MAIN_OBJECT.name, *SPECIAL):
+        old, new = values[kind]
         change = new - old
         n = int((~np.isnan(change)).any((1, 2)).sum())
         if not n:
@@ -85,96 +97,87 @@ def stripe_maps(*corpora: Corpus, encoder: Encoder, seed: int = 0, **plan: Any) 
         grids |= {"change": ends.mean, "low": ends.low, "high": ends.high}
         grids["q"] = benjamini_hochberg(one_sided(change, 0.0).p)
         parts.append(head_rows(**grids).assign(task=plan["task"], kind=kind, n=n))
-    table = pd.concat(parts, ignore_index=True)
-    facts = {
-        "inputs": after.n_examples,
-        "passes": 2 * after.n_examples,
-        "task": plan["task"],
-        "pair": test.examples[0].pair is not None,  # type: ignore[attr-defined]
-        "with_kind": table.groupby("kind", sort=False)["n"].first().to_dict(),
-    }
-    words = sorted(set(table["kind"]) & set(WORDS))
-    return Found(table, facts=facts | _stripe_numbers(after, before, words, seed))
+    n = after.n_examples
+    facts = {"inputs": n, "passes": 2 * n, "task": plan["task"]}
+    draws = stripe_numbers(values, seed_of(plan["task"], seed))
+    return Found(pd.concat(parts, ignore_index=True), facts=facts | {"draws": rounded(draws)})
 
 
-def _stripe_numbers(
-    after: Measurement, before: Measurement, words: Sequence[str], seed: int
-) -> dict[str, list[float]]:
-    rows = {f"after {kind}": after.rows(f"stripe_{kind}") for kind in (*words, *SPECIAL)}
-    rows |= {f"before {kind}": before.rows(f"stripe_{kind}") for kind in words}
+def _both_seps() -> Metric:
+    def kernel(attention: Attention) -> Partial:
+        seps = attention.batch.sep[:, None].to(attention.received.dtype)
+        found = (attention.received * seps).sum(-1)
+        return Partial(found, attention.batch.sep.any(-1).to(found.dtype))
 
-    def special(grids: Mapping[str, np.ndarray]) -> float:
-        return max(float(grids[f"after {kind}"].max()) for kind in SPECIAL)
-
-    def over_words(grids: Mapping[str, np.ndarray]) -> float:
-        return special(grids) / _largest(grids[f"after {kind}"] for kind in words)
-
-    def gain(grids: Mapping[str, np.ndarray]) -> float:
-        gains = (grids[f"after {kind}"] - grids[f"before {kind}"] for kind in words)
-        return _largest(gains) / special(grids)
-
-    wanted: dict[str, Callable[..., float]] = {
-        "gap": lambda grids: _centre(grids["after sep"]) - _centre(grids["after cls"]),
-        "sep": lambda grids: float(grids["after sep"].mean()),
-    }
-    if words:
-        wanted |= {"over_words": over_words, "gain": gain}
-    found = statistics(rows, wanted, replicates=500, seed=seed)
-    return {name: [float(end) for end in ends] for name, ends in found.items()}
+    what = "Mean attention that all [SEP]s receive together."
+    return Metric("stripe_seps", what, "kovaleva2019:sec4.4", "weight", (0.0, 1.0), kernel)
 
 
-def _centre(grid: np.ndarray) -> float:
-    """The mean layer, counted from 1, weighted by the layers' attention."""
-    return float(np.average(np.arange(1, len(grid) + 1), weights=grid.mean(1)))
+def stripe_numbers(
+    values: Mapping[str, tuple[np.ndarray, np.ndarray]], seed: int
+) -> dict[str, np.ndarray]:
+    """Numbers of one task on all inputs, then on inputs drawn again (sec. 4.4).
 
+    values  kind -> before and after fine-tuning, (input, layer, head); NaN without such a word
 
-def _largest(grids: Iterable[np.ndarray]) -> float:
-    """The largest value of any head; kinds that no drawn input has are left out."""
-    return max(float(grid.max()) for grid in grids if not np.isnan(grid).any())
-
-
-@experiment(version=1)
-def stripe_overview(*tables: pd.DataFrame, facts: Mapping[str, Mapping[str, Any]]) -> Found:
-    """The claims of sec. 4.4 over all tasks.
-
-    tables  those of `stripe_maps`, one per task;  facts  task -> the facts of the same
-    table   task, kind, n, strongest, after, gainers (heads with a sure gain), best_gain
+    over_words         strongest head for [CLS] or [SEP] over the strongest for any kind of word
+    sep, seps          mean over heads of attention to [SEP]: the stronger one, and all together
+    cls_early          [CLS] in the first half of the layers (rounded down) less the second half
+    sep_late           [SEP] in the second half less the first
+    before_over_after  attention to [CLS] and [SEP] before fine-tuning over that after it
+    gain_<kind>        gain of the head that gains most, chosen on the other half of the inputs
+    weight_<kind>      attention of that head to the kind after fine-tuning, over the strongest
+                       head's attention to [CLS] or [SEP]; both chosen on the other half
     """
-    rows = []
-    for table, task in zip(tables, facts, strict=True):
-        for kind, part in table.groupby("kind", sort=False):
-            top, gained = part.loc[part["after"].idxmax()], part.loc[part["change"].idxmax()]
-            row = {"task": task, "kind": kind, "n": int(part["n"].iloc[0])}
-            row |= {"strongest": head_name(top), "after": top["after"]}
-            row["gainers"] = int(((part["q"] < ALPHA) & (part["change"] > 0)).sum())
-            rows.append({**row, "gaining": head_name(gained), "gain": gained["change"]})
-    table = pd.DataFrame(rows)
-    return Found(table, _stripe_claims(table, facts))
+    counts = drawn_counts(len(next(iter(values.values()))[0]), seed)
+    halves = halved(counts, seed)
+    before, after = ({kind: means(counts, own[i]) for kind, own in values.items()} for i in (0, 1))
+    special = np.stack([after[kind].max((1, 2)) for kind in SPECIAL]).max(0)
+    words = np.stack([after[kind].max((1, 2)) for kind in WORDS])
+    cut = after["sep"].shape[1] // 2
 
+    def early(kind: str) -> np.ndarray:
+        lead = after[kind][:, :cut].mean((1, 2)) - after[kind][:, cut:].mean((1, 2))
+        return np.asarray(lead)
 
-def _stripe_claims(
-    table: pd.DataFrame, facts: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Finding]:
-    def ends(name: str) -> list[Finding]:
-        """A number of all tasks, the least first."""
-        known = [Finding(*one[name]) for one in facts.values() if name in one]
-        return sorted(known, key=lambda one: one.value)
+    found = {
+        "over_words": special / np.fmax.reduce(words),  # kinds that no drawn input has: left out
+        "sep": after["sep"].mean((1, 2)),
+        "seps": after["seps"].mean((1, 2)),
+        "cls_early": early("cls"),
+        "sep_late": -early("sep"),
+        "before_over_after": sum(before[kind].sum((1, 2)) for kind in SPECIAL)
+        / sum(after[kind].sum((1, 2)) for kind in SPECIAL),
+    }
 
-    found = {"stripes.centre_gap": ends("gap")[0]}
-    if ends("over_words"):
-        found["stripes.special_over_words"] = ends("over_words")[0]
-        found["stripes.gain_over_special"] = ends("gain")[-1]
-    sep = pd.Series({task: one["sep"][0] for task, one in facts.items()})
-    pair = pd.Series({task: one["pair"] for task, one in facts.items()})
-    if pair.nunique() == 2:
-        found["stripes.sep_single_lead"] = Finding(float(sep[~pair].mean() - sep[pair].mean()))
-    gainers = table.pivot(index="task", columns="kind", values="gainers")
-    if set(NOUN_TASKS) <= set(facts):
-        both = gainers.reindex(NOUN_TASKS, columns=("noun", "object")) > 0
-        found["stripes.noun_tasks"] = Finding(float(both.all(axis=1).sum()))
-    if (NEGATION_TASK, "negation") in gainers.stack().dropna():
-        found["stripes.negation_heads"] = Finding(float(gainers.at[NEGATION_TASK, "negation"]))
+    def on_halves(kind: str, at: int) -> np.ndarray:
+        own = means(halves, values[kind][at])
+        return own.reshape(*own.shape[:2], -1)  # half draw head
+
+    both = np.concatenate([on_halves(kind, 1) for kind in SPECIAL], axis=-1)
+    strongest = elsewhere(both)[..., 0]
+    for kind in GAINING:
+        new = on_halves(kind, 1)
+        gain = new - on_halves(kind, 0)
+        found[f"gain_{kind}"] = settled(elsewhere(gain)[..., 0])
+        found[f"weight_{kind}"] = settled(elsewhere(gain, new)[..., 0] / strongest)
     return found
+
+
+def rounded(draws: Mapping[str, np.ndarray]) -> dict[str, list[float | None]]:
+    """Draws as facts of a result: six digits, and None for what is undefined."""
+    return {
+        name: [None if math.isnan(one) else float(f"{one:.6g}") for one in own.tolist()]
+        for name, own in draws.items()
+    }
+
+
+def drawn_numbers(found: Mapping[str, Found]) -> pd.DataFrame:
+    """The draws of some tasks' facts: a row per draw, columns (number, task)."""
+    tables = {
+        task: pd.DataFrame(dict(one.facts["draws"]), dtype=float) for task, one in found.items()
+    }
+    return pd.concat(tables, axis=1).swaplevel(axis=1)
 
 
 @experiment(version=1, reads=["spacy-en"])
@@ -211,12 +214,16 @@ def negation_by_letters(*corpora: Corpus, tasks: Sequence[str]) -> Found:
 # --- links between words --------------------------------------------------------------------------
 
 
-@experiment(version=1, reads=["spacy-en"], trains=True)
-def word_links(train: Corpus, test: Corpus, *, encoder: Encoder, **plan: Any) -> Found:
+@experiment(version=2, reads=["spacy-en"], trains=True)
+def word_links(
+    train: Corpus, test: Corpus, *, encoder: Encoder, seed: int = 0, **plan: Any
+) -> Found:
     """Verb-subject and noun-pronoun links of the fine-tuned model, and its look at neighbours.
 
     plan   task and recipe of the fine-tuned model
     table  task, layer, head, near, and of each link its mean, control, lead and q (of a lead > 0)
+    facts  draws: numbers of the task, on all inputs and then on inputs drawn again: of each link
+           those of `candidates`, and `close`, the share of verb-subject links of two words or less
     """
     parsed = with_trees(test)
     finders = {
@@ -229,105 +236,84 @@ def word_links(train: Corpus, test: Corpus, *, encoder: Encoder, **plan: Any) ->
     for one in known.values():
         metrics += [links.link_metric(one), links.control_metric(one)]
     found = measure_tuned(train, parsed, metrics, encoder=encoder, **plan)
-    grids: dict[str, Any] = {"near": sum(found.grid(key) for key in NEIGHBOURS)}
-    for name in known:
+    near = np.sum([found.values(key) for key in NEIGHBOURS], axis=0)
+    own_seed = seed_of(plan["task"], seed)
+    counts = drawn_counts(len(near), own_seed)
+    grids: dict[str, Any] = {"near": np.nanmean(near, axis=0)}
+    far = [[abs(a - b) for a, b in every["subject"].pairs[at]] for at in found.shard.index]
+    n_close = np.array([sum(one <= CLOSE for one in own) for own in far])
+    n_links = np.array([len(own) for own in far])
+    with np.errstate(invalid="ignore"):
+        draws = {"close": (counts @ n_close) / (counts @ n_links)}
+    for name in every:
+        if name not in known:
+            draws |= {f"{what}_{name}": UNDEFINED for what in ("diagonal", "lead_share")}
+            continue
         scores, control = (found.values(f"{kind}_{name}") for kind in ("link", "control"))
         lead = scores - control
         grids[name] = np.nanmean(scores, axis=0)
         grids[f"{name}_control"] = np.nanmean(control, axis=0)
         grids[f"{name}_lead"] = np.nanmean(lead, axis=0)
         grids[f"{name}_q"] = benjamini_hochberg(one_sided(lead, 0.0).p)
-    counts = {f"with_{name}": one.n_inputs() for name, one in every.items()}
-    return _of_task(plan["task"], grids, found, counts)
-
-
-def _of_task(
-    task: str, grids: Mapping[str, Any], found: Measurement, counts: Mapping[str, int]
-) -> Found:
-    """A table with one row per head, and how many inputs it rests on."""
+        own = candidates(scores, lead, near, counts, own_seed)
+        draws |= {f"{what}_{name}": values for what, values in own.items()}
     table = head_rows(**grids)
-    table.insert(0, "task", task)
+    table.insert(0, "task", plan["task"])
     n = found.n_examples
-    return Found(table, facts={"inputs": n, "passes": n, "task": task, **counts})
+    facts = {"inputs": n, "passes": n, "task": plan["task"], "draws": rounded(draws)}
+    return Found(table, facts=facts)
 
 
-@experiment(version=1)
-def link_overview(*tables: pd.DataFrame, tasks: Sequence[str]) -> Found:
-    """Are heads with strong links just heads with diagonal maps? Means over the tasks.
+def candidates(
+    scores: np.ndarray, lead: np.ndarray, near: np.ndarray, counts: np.ndarray, seed: int
+) -> dict[str, np.ndarray]:
+    """Of the tenth of all heads with the highest score for a link (sec. 4.5), in every draw:
 
-    tables  those of `word_links`, one per task
-    table   task, link, diagonal (rank correlation with attention to neighbours), other (with the
-            other link), other_given_near (the same with neighbours held fixed), best, beyond
-            (percent of heads with a sure lead over pairs as far apart), best_lead, leader
+    diagonal    the share that is in the tenth with most attention to neighbours, too
+    lead_share  the lead over pairs as far apart, over the score, on the inputs that have such
+                pairs; the heads are chosen on the other half of the inputs
+
+    scores, lead, near  (input, layer, head); NaN where there is no link, or nothing to compare with
     """
-    rows = []
-    for table, task in zip(tables, tasks, strict=True):
-        known = [name for name in ("subject", "pronoun") if name in table]
-        for name in known:
-            top, lead = table.loc[table[name].idxmax()], table[f"{name}_lead"]
-            row = {
-                "task": task,
-                "link": name,
-                "diagonal": float(spearmanr(table[name], table["near"]).statistic),
-                "best": head_name(top),
-                "score": float(top[name]),
-                "leader": head_name(table.loc[lead.idxmax()]) if lead.notna().any() else "",
-                "best_lead": float(lead.max()),
-                "beyond": 100 * float((table[f"{name}_q"].dropna() < ALPHA).mean()),
-                "other": np.nan,
-                "other_given_near": np.nan,
-            }
-            for other in set(known) - {name}:
-                row["other"] = float(spearmanr(table[name], table[other]).statistic)
-                row["other_given_near"] = partial_rank(table[name], table[other], table["near"])
-            rows.append(row)
-    found = pd.DataFrame(rows)
-    means = found.groupby("link")[["diagonal", "beyond"]].mean().stack().dropna()
-    asked = {
-        "tokens.subject_diagonal": ("subject", "diagonal"),
-        "tokens.pronoun_diagonal": ("pronoun", "diagonal"),
-        "tokens.subject_beyond_distance": ("subject", "beyond"),
-    }
-    findings = {name: Finding(float(means[at])) for name, at in asked.items() if at in means}
-    return Found(found, findings)
-
-
-def partial_rank(first: Any, second: Any, fixed: Any) -> float:
-    r"""Rank correlation of two lists with a third held fixed.
-
-    .. math:: \frac{r_{12} - r_{13} r_{23}}{\sqrt{(1 - r_{13}^2)(1 - r_{23}^2)}}
-
-    NaN where the third decides one of the others.
-    """
-    ranks = [rankdata(one) for one in (first, second, fixed)]
-    r = np.corrcoef(ranks)
-    below = (1 - r[0, 2] ** 2) * (1 - r[1, 2] ** 2)
-    return float((r[0, 1] - r[0, 2] * r[1, 2]) / np.sqrt(below)) if below > 1e-12 else float("nan")
+    flat = [values.reshape(len(values), -1) for values in (scores, lead, near)]
+    top = max(round(CANDIDATES * flat[0].shape[1]), 1)
+    best, neighbours = ((-means(counts, flat[at])).argsort(1)[:, :top] for at in (0, 2))
+    shared = (best[:, :, None] == neighbours[:, None]).any(-1).mean(1)
+    halves = halved(counts, seed)
+    chosen, ahead = means(halves, flat[0]), means(halves, flat[1])
+    whole = means(halves, np.where(np.isnan(flat[1]), np.nan, flat[0]))
+    over, under = (elsewhere(chosen, one, top=top).sum(-1) for one in (ahead, whole))
+    return {"diagonal": shared, "lead_share": settled(over / under)}
 
 
 # --- from [CLS] -----------------------------------------------------------------------------------
 
 
-@experiment(version=1, reads=["spacy-en"], trains=True)
+@experiment(version=2, reads=["spacy-en"], trains=True)
 def cls_attention(*corpora: Corpus, encoder: Encoder, seed: int = 0, **plan: Any) -> Found:
     """What [CLS] attends to in the last layer of the fine-tuned model, by kind of word.
 
     plan   task and recipe of the fine-tuned model
     table  task, kind, mean, low, high (largest weight to such a token, mean over heads), n
+    facts  draws: the mean of every kind on all inputs, then on inputs drawn again
     """
     train, test = corpora
     parsed = with_trees(test)
     places = markers(parsed.examples, (*FEATURES, PUNCTUATION))
     metrics = [_from_cls(kind, marked) for kind, marked in places.items()]
     found = measure_tuned(train, parsed, metrics, encoder=encoder, **plan)
-    rows = []
+    counts = drawn_counts(found.n_examples, seed_of(plan["task"], seed))
+    rows, draws = [], {}
     for kind, metric in zip(places, metrics, strict=True):
-        ends = mean_ends(found.values(metric.key)[:, -1].mean(1), seed)
-        told = {name: one.item() for name, one in vars(ends).items()}  # mean, low, high, n
-        rows.append({"task": plan["task"], "kind": kind, **told})
-    table = pd.DataFrame(rows)
-    table = table[table["n"] > 0].sort_values("mean", ascending=False, ignore_index=True)
-    return Found(table, facts={"inputs": found.n_examples, "passes": found.n_examples})
+        own = found.values(metric.key)[:, -1].mean(1)
+        if (n := int((~np.isnan(own)).sum())) > 0:
+            draws[kind] = means(counts, own)
+            ends = drawn(draws[kind])
+            told = {"mean": ends.value, "low": ends.low, "high": ends.high, "n": n}
+            rows.append({"task": plan["task"], "kind": kind, **told})
+    table = pd.DataFrame(rows).sort_values("mean", ascending=False, ignore_index=True)
+    facts = {"inputs": found.n_examples, "passes": found.n_examples, "draws": rounded(draws)}
+    return Found(table, facts=facts)
 
 
 def _from_cls(kind: str, marked: Marked) -> Metric:
@@ -340,37 +326,15 @@ def _from_cls(kind: str, marked: Marked) -> Metric:
     return Metric(f"from_cls_{kind}", what, "kovaleva2019:sec4.5", "weight", (0.0, 1.0), kernel)
 
 
-@experiment(version=1)
-def cls_overview(*tables: pd.DataFrame, tasks: Sequence[str]) -> Found:
-    """The kinds of word that [CLS] attends to most, by task.
-
-    tables  those of `cls_attention`;  table  task, first, sep, punctuation, sep_first
-    In some models the vectors of [CLS] and [SEP] are one: [SEP] is then first together with [CLS].
-    """
-    rows = []
-    for table, task in zip(tables, tasks, strict=True):
-        mean = table.set_index("kind")["mean"]
-        two = {name: float(mean.get(name, np.nan)) for name in ("sep", "punctuation")}
-        sep_first = two["sep"] >= mean.max() * (1 - TIE)
-        rows.append({"task": task, "first": mean.idxmax(), **two, "sep_first": sep_first})
-    found = pd.DataFrame(rows)
-    findings = {"cls.sep_first": Finding(float(found["sep_first"].mean()))}
-    asked = found[found["task"].isin(PUNCTUATION_TASKS)]
-    if len(asked) == len(PUNCTUATION_TASKS):
-        share = float((asked["punctuation"] > asked["sep"]).mean())
-        findings["cls.punctuation_first"] = Finding(share)
-    return Found(found, findings)
-
-
 # --- a word's copy in the other text --------------------------------------------------------------
 
 
-@experiment(version=1, reads=["spacy-en"], trains=True)
+@experiment(version=2, reads=["spacy-en"], trains=True)
 def copied_words(train: Corpus, test: Corpus, *, encoder: Encoder, **plan: Any) -> Found:
     """Attention from a word to its copy in the other text, and to other words of that text.
 
     plan   task and recipe of the fine-tuned model
-    table  task, layer, head, copy, other (mean weight per pair of pieces), ratio
+    table  input, layer, head, copy, other (mean weight per pair of pieces); inputs with a copy only
     """
     parsed = with_trees(test)
     found_copies = links.found_links("copy", parsed.examples, links.copy_links)
@@ -378,9 +342,13 @@ def copied_words(train: Corpus, test: Corpus, *, encoder: Encoder, **plan: Any) 
     others = links.per_batch(lambda batch: _across(batch, copies(batch)))
     metrics = [_pair_mean("copy", copies), _pair_mean("other", others)]
     found = measure_tuned(train, parsed, metrics, encoder=encoder, **plan)
-    copy, other = (found.grid(f"pairs_{name}") for name in ("copy", "other"))
-    grids = {"copy": copy, "other": other, "ratio": copy / other}
-    return _of_task(plan["task"], grids, found, {"with_copies": found_copies.n_inputs()})
+    copy, other = (found.values(one.key).astype(np.float32) for one in metrics)
+    place, layer, head = np.indices(copy.shape).reshape(3, -1)
+    table = pd.DataFrame({"input": np.array(found.shard.index)[place], "layer": layer + 1})
+    table = table.assign(head=head + 1, copy=copy.ravel(), other=other.ravel())
+    n = found.n_examples
+    facts = {"inputs": n, "passes": n, "with_copies": found_copies.n_inputs()}
+    return Found(table.dropna(subset="copy").reset_index(drop=True), facts=facts)
 
 
 def _across(batch: Batch, copies: Tensor) -> Tensor:
@@ -401,20 +369,22 @@ def _pair_mean(name: str, linked: Callable[[Batch], Pairs]) -> Metric:
     return Metric(f"pairs_{name}", what, "kovaleva2019:sec5", "weight", (0.0, 1.0), kernel)
 
 
-@experiment(version=1)
-def repeats_overview(copies: pd.DataFrame, costs: pd.DataFrame) -> Found:
-    """Does a task need the heads that find a word's copy in the other text?
+# --- words in common, without a model -------------------------------------------------------------
 
-    copies  the table of `copied_words`;  costs  that of `disabling_effects` for the same task
-    table   layer, head, copy, other, ratio, cost
+
+@experiment(version=1)
+def word_overlaps(train: Corpus, test: Corpus) -> Found:
+    """The words that two texts have in common, in lower case: comparing them word by word.
+
+    table  part ("train" or "test"), label, shared: words in common over all different words of
+           both; held: the share of the second text's different words that occur in the first
     """
-    cost = costs.assign(cost=-costs["change"])[["layer", "head", "cost"]]
-    table = copies.merge(cost, on=["layer", "head"])  # whole layers have no head
-    needed = table.loc[table["cost"].idxmax()]
-    findings = {
-        "repeats.best_ratio": Finding(float(needed["ratio"])),
-        "repeats.cost_correlation": Finding(
-            float(spearmanr(table["copy"], table["cost"]).statistic)
-        ),
-    }
-    return Found(table, findings, {"needed": head_name(needed), "cost": needed["cost"]})
+    rows = []
+    for part, corpus in (("train", train), ("test", test)):
+        for example in corpus.examples:
+            first, second = (set(_RUN.findall(str(text).lower())) for text in example.parts)  # type: ignore[attr-defined]
+            both = len(first & second)
+            row = (part, float(example.label), both / max(len(first | second), 1))  # type: ignore[attr-defined]
+            rows.append((*row, both / max(len(second), 1)))
+    table = pd.DataFrame(rows, columns=["part", "label", "shared", "held"])
+    return Found(table, facts={"inputs": len(test)})

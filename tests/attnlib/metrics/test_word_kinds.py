@@ -9,7 +9,7 @@ import pytest
 
 from attnlib.data.examples import ParsedText, Tree
 from attnlib.metrics.links import words_of
-from attnlib.metrics.word_kinds import FEATURES, SPECIAL, stripe_metrics
+from attnlib.metrics.word_kinds import FEATURES, SPECIAL, Feature, markers, stripe_metrics
 from attnlib.models import Encoder, load_encoder
 from tests.attnlib.metrics.test_links import TREE, attention_on
 from tests.families import folders, one_thread
@@ -58,6 +58,21 @@ def test_every_kind_equals_a_loop(bert: Encoder) -> None:
             for head in range(2):
                 sums = [float(attention.weights[row, head, :n, k].sum()) / n for k in own]
                 assert float(partial.total[row, head]) == pytest.approx(max(sums, default=0.0))
+
+
+def test_words_of_the_root_alone(bert: Encoder) -> None:
+    objects = frozenset(("dobj", "obj"))
+    every, main = Feature("o", relations=objects), Feature("m", relations=objects, of_root=True)
+    batch = attention_on(bert, EXAMPLES).batch
+    found = {name: marked(batch) for name, marked in markers(EXAMPLES, (every, main)).items()}
+    for row, index in enumerate(batch.index):
+        one = EXAMPLES[index]
+        for place, word in enumerate(batch.word[row].tolist()):
+            held = word >= 0 and one.relations[word] in objects
+            assert bool(found["o"][row, place]) == held
+            of_root = held and one.relations[one.heads[word]].lower() == "root"
+            assert bool(found["m"][row, place]) == of_root
+    assert found["o"].sum() > found["m"].sum() > 0
 
 
 def test_a_part_of_a_word_is_no_negation() -> None:

@@ -14,6 +14,7 @@ from attnlib.attention.encode import Batch, batches, encode
 from attnlib.attention.maps import Attention
 from attnlib.data.examples import Segment
 from attnlib.models import Encoder, load_encoder
+from experiments.kovaleva2019 import patterns
 from experiments.kovaleva2019.patterns import (
     PATTERNS,
     SIDE,
@@ -176,6 +177,32 @@ def test_no_picture_is_judged_by_a_network_that_saw_its_fold() -> None:
     wrong = labels[torch.randperm(40)]
     found = classified_unseen(shades, wrong, [i // 20 for i in range(40)], Schooling(epochs=3))
     assert found.shape == (40,) and (found == wrong.numpy()).mean() < 0.6
+
+
+def test_a_width_is_chosen_without_a_look_at_the_fold_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the score on the tested fold, as in the first edition, fold 0 would choose otherwise."""
+    shades = torch.arange(40.0)[:, None, None].expand(-1, SIDE, SIDE)  # each tells its place
+    labels, folds = torch.arange(40) % 5, [place // 10 for place in range(40)]
+    seen: list[set[int]] = []
+
+    def taught(own: torch.Tensor, told: torch.Tensor, how: Schooling) -> int:
+        seen.append({int(place) // 10 for place in own[:, 0, 0]})
+        return how.width
+
+    def called(width: int, own: torch.Tensor) -> torch.Tensor:
+        """The wide network is right in the fold 1 alone, the narrow one in all others."""
+        place = own[:, 0, 0].long()
+        right = (place // 10 == 1) == (width == 16)
+        return torch.where(right, place % 5, (place + 1) % 5)
+
+    monkeypatch.setattr(patterns, "trained", taught)
+    monkeypatch.setattr(patterns, "classified", called)
+    found = patterns.chosen_widths(shades, labels, folds, [8, 16], Schooling())
+    assert found == {0: 16, 1: 8, 2: 8, 3: 8}  # the fold 1 is next to 0, and tested by it
+    assert seen[0] == {2, 3} and seen[2] == {0, 3} and seen[6] == {1, 2}
+    assert patterns.chosen_widths(shades, labels, folds, [4], Schooling())[0] == 4
 
 
 def test_the_metric_counts_each_map_once(bert: Encoder) -> None:

@@ -21,6 +21,7 @@ from attnlib.plots.style import ink_on
 from experiments.kovaleva2019.task_figures import (
     heads_against,
     layer_changes,
+    power_curves,
     start_dots,
     task_grids,
     task_matrix,
@@ -88,7 +89,22 @@ def drawings() -> list[Drawing]:
         layer_changes(uneven()),
         layer_changes(changes(["rte"], 6)),
         layer_changes(changes(layers=24)),
+        power_curves(powers(TASKS)),
+        power_curves(powers(["rte"])),
     ]
+
+
+def powers(tasks: Sequence[str]) -> pd.DataFrame:
+    """Power for one head and for one of 144; one task has nothing."""
+    size = np.linspace(0, 5, 9)
+    rows = [
+        pd.DataFrame({"task": task, "tested": n, "size": size, "power": size / (size + n**0.2)})
+        for task in tasks
+        for n in (1, 144)
+    ]
+    table = pd.concat(rows, ignore_index=True)
+    table.loc[table["task"] == "qqp", "power"] = NAN
+    return table
 
 
 def uneven() -> pd.DataFrame:
@@ -417,3 +433,10 @@ def test_scores_kinds_and_profiles_can_be_read_on_every_page() -> None:
         heads_against(cloud(), "copy", "cost", x_label="copies", y_label="points", diagonal=True),
     ):
         check_readable(drawing.said("What to see."), largest=200_000)
+
+
+def test_the_higher_line_of_power_is_that_of_one_head() -> None:
+    (panel,) = power_curves(powers(["rte"])).figure.axes
+    one, many = (np.asarray(line.get_ydata()) for line in panel.lines[:2])
+    assert (one[1:] > many[1:]).all()
+    assert [line.get_label() for line in panel.lines[:2]] == ["one head", "one of 144 heads"]
