@@ -117,11 +117,11 @@ def features_of(
         names, rows = feature_rows(found)
         length = found.rows(metrics[0].key)[1].reshape(len(rows), -1)[:, 0]
         # In a text of no more pieces than windows the nearest window holds no distance.
-        long = length > division.get("windows", N_WINDOWS)
+        long = length > N_WINDOWS
         if not long.any():
             raise BadValue(
-                f"no input of '{inputs.name}' has more pieces than there are windows, "
-                f"{division.get('windows', N_WINDOWS)}; near mass is undefined. Use longer inputs."
+                f"no input of '{inputs.name}' has more than {N_WINDOWS} pieces, without which near "
+                "mass is undefined. Use longer inputs, or a larger max_length."
             )
         read = [inputs.examples[place] for place in sorted(set(found.shard.index))]
         groups = [group_of(one) for one, kept in zip(read, long, strict=True) if kept]

@@ -142,17 +142,14 @@ def nearest_to_own(maps: np.ndarray, names: np.ndarray) -> float:
     The mean of its own cluster is taken without the map itself; a head alone in its cluster is
     left out.
     """
-    hits = []
-    clusters = {name: (maps[names == name].sum(0), (names == name).sum()) for name in set(names)}
-    for one, name in zip(maps, names, strict=True):
-        if clusters[name][1] > 1:
-            away = {
-                other: np.linalg.norm(one - (total - own * one) / (n - own))
-                for other, (total, n) in clusters.items()
-                for own in [int(other == name)]
-            }
-            hits.append(min(away, key=away.__getitem__) == name)
-    return float(np.mean(hits)) if hits else np.nan
+    of = names[:, None] == np.unique(names)  # head cluster
+    n, sums = of.sum(0), of.T.astype(float) @ maps
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = (sums - of[..., None] * maps[:, None]) / (n - of)[..., None]
+    away = np.linalg.norm(maps[:, None] - means, axis=-1)
+    compared = (n > 1)[of.argmax(1)]
+    hits = away.argmin(1) == of.argmax(1)
+    return float(hits[compared].mean()) if compared.any() else np.nan
 
 
 # --- the page -------------------------------------------------------------------------------------
