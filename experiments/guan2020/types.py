@@ -213,7 +213,7 @@ def type_draws(*corpora: Corpus, encoder: Encoder, draws: int, seed: int = 0, **
     for number, (weight, mean) in enumerate(found.drawn(draws, seed)):
         clusters = found.clustered(mean, seed=seed, starts=3) if number else whole
         try:
-            types = found.named(mean, clusters)[1]
+            types: list[Any] = list(found.named(mean, clusters)[1])
         except BadValue:  # a tie cannot be named
             types = [None] * len(mean)
         own = found.heads().assign(draw=number, cluster=clusters.labels + 1, type=types)
@@ -238,7 +238,7 @@ def silhouettes(features: Points, labels: Labels) -> Float[np.ndarray, " head"]:
 
 @experiment(version=1)
 def labelled_features(
-    *given: Corpus | pd.DataFrame, encoder: Encoder, names: Sequence[str], max_length: int = 128
+    *given: Any, encoder: Encoder, names: Sequence[str], max_length: int = 128
 ) -> Found:
     """The distance features of single maps that have a label, each of one head and one input.
 

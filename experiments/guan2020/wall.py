@@ -112,7 +112,7 @@ def unseen(corpus: Corpus, seen: Corpus, *, limit: int) -> Corpus:
 
 @experiment(version=1, trains=True)
 def cluster_looks(
-    *given: Corpus | pd.DataFrame,
+    *given: Any,
     encoder: Encoder,
     model: str,
     task: str | None,
