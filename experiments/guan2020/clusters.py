@@ -24,7 +24,6 @@ from bookkit.store import Found, experiment
 from experiments.guan2020.models import QUESTIONS
 from experiments.guan2020.types import N_TYPES, Labels, Points, features_of, silhouettes
 from experiments.shared.head_types import STARTS, check_k, checked, fitted, plane
-from experiments.shared.intervals import chance_p
 
 KS, STABLE_KS = range(1, 9), (3, 4, 5)
 """Numbers of clusters that are compared, and whose stability is."""
@@ -213,30 +212,6 @@ def simplex_twin(features: Points, *, seed: int) -> Points:
     twin = np.zeros_like(points)
     twin[:, used] = drawn / drawn.sum(1, keepdims=True)
     return twin
-
-
-def against_one_cloud(
-    features: Points, k: int = 4, *, seed: int, draws: int = 200, starts: int = STARTS
-) -> dict[str, float]:
-    """Are k clusters of the heads clearer than k parts of a cloud that has no clusters?
-
-    k-means cuts anything into k parts, and parts of one cloud have a silhouette too. Each draw
-    has as many points as there are heads and is cut anew. A small p says the heads are not one
-    cloud of that family; it does not say that there are k of them. The paper has no such test.
-
-    returns  value, the mean silhouette of the heads; low, median, high: 2.5, 50 and 97.5
-             percentiles of the draws; p_value, (1 + draws at least as large) / (1 + draws)
-    """
-    if k < 2 or draws < 1:
-        raise BadValue(f"k is {k} and draws is {draws}; expected at least 2 clusters and 1 draw.")
-    seeds = np.random.default_rng(seed).integers(2**31, size=draws)
-    how: Any = {"seed": seed, "starts": starts}
-    twins = (simplex_twin(features, seed=int(each)) for each in seeds)
-    null = np.array([clearness(twin, k, **how) for twin in twins])
-    value = clearness(features, k, **how)
-    low, median, high = np.percentile(null, [2.5, 50, 97.5]).tolist()
-    ends = {"value": value, "low": low, "median": median, "high": high}
-    return {**ends, "p_value": chance_p(value, null)}
 
 
 # --- stability ------------------------------------------------------------------------------------
