@@ -181,7 +181,7 @@ def beyond_bars(table: pd.DataFrame) -> Drawing:
             panel.hlines(places, low, high, color=style.INK, lw=1.2)
             panel.axvline(0, color=style.INK, lw=0.9)
             unit = {"f1": "points of F1 lost", "loss": "rise of the loss, nats"}[score]
-            row_axis(panel, places, labels, f"{unit}, beyond random", None)
+            row_axis(panel, places, labels, unit, None)
         panels[1].tick_params(labelleft=False)
         one_legend(figure, "outside upper left")
     return Drawing("Bars from 0", figure, rows)
