@@ -1,7 +1,7 @@
-"""Sec. 5: what the reader loses when types of heads are changed, beside random heads.
+"""Sec. 5: what the reader answers when types of heads are changed, or random heads.
 
 The rows of Tables 2 and 3, the same with random heads of the same layers, every head alone, and
-what the open points of the paper change.
+what the open points of the paper change. The chapter turns the answers into what is lost.
 """
 
 from __future__ import annotations
@@ -17,20 +17,12 @@ from attnlib.attention.ablation import matched_draws
 from attnlib.attention.interventions import Head, Intervention, Variant, heads_of_types
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Question
-from attnlib.measuring.bootstrap import percentile_interval
 from attnlib.models import Encoder
-from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.shared.ablation import (
-    Outcome,
-    ablated,
-    harm_p_value,
-    paired_loss,
-    single_ablations,
-    spread_out,
-)
+from experiments.shared.ablation import Outcome, ablated, single_ablations, spread_out
 from experiments.shared.head_types import TYPES
-from experiments.shared.training.answers import score_answers, summary
+from experiments.shared.intervals import drawn, drawn_weights
+from experiments.shared.training.answers import score_answers
 from experiments.shared.training.publishedreader import reader_of
 from experiments.shared.training.spanmodel import SpanReader
 
@@ -52,6 +44,12 @@ class Row:
     @property
     def key(self) -> str:
         return f"row{self.number:02d}"
+
+    @property
+    def about(self) -> tuple[str, ...]:
+        """The types it tells something of: those it changes, or the only one that it spares."""
+        spared = tuple(name for name in TYPES if name not in self.types)
+        return spared if len(spared) == 1 else self.types
 
     def heads(self, types: pd.DataFrame) -> frozenset[Head]:
         """The heads of this row; a type that no head has adds none."""
@@ -136,7 +134,7 @@ def type_answers(*given: Corpus | pd.DataFrame, encoder: Encoder, **plan: Any) -
     return Found(found, facts=facts)
 
 
-@experiment(version=1, trains=True)
+@experiment(version=2, trains=True)
 def control_answers(
     *given: Corpus | pd.DataFrame,
     encoder: Encoder,
@@ -148,27 +146,23 @@ def control_answers(
     """What one row does to random sets of as many heads in every layer, on some of the questions.
 
     plan   recipe and n_questions, see `reader_and_types`
-    table  row, draw, place (of the question), em, f1; empty if the row changes no head
-    facts  overlap: the share of the row's heads that a random set has, on average
+    table  row, draw, overlap (the share of the row's heads that this random set has), place (of the
+           question), em, f1 (0 to 1), loss (nats); empty if the row changes no head
     """
     reader, asked, types = reader_and_types(given, encoder, **plan)
     own = ROWS[row - 1]
     heads = own.heads(types)
-    columns = ["row", "draw", "place", "em", "f1"]
+    columns = ["row", "draw", "overlap", "place", "em", "f1", "loss"]
     if not heads:
         empty = pd.DataFrame(columns=columns, dtype=float)
-        return Found(empty, facts={"overlap": None, "inputs": 0, "passes": 0})
+        return Found(empty, facts={"inputs": 0, "passes": 0})
     sets = matched_draws(heads, reader.encoder.n_heads, draws=draws, seed=seed)
     variants = {str(draw): own.variant(drawn) for draw, drawn in enumerate(sets)}
     outcome = ablated(reader, list(asked.values()), variants)
     table = _long(outcome, asked).assign(row=row)
     table["draw"] = table["name"].astype(int)
-    facts = {
-        "inputs": len(asked),
-        "passes": draws * len(asked),
-        "overlap": float(np.mean([len(one & heads) for one in sets]) / len(heads)),
-    }
-    return Found(table[columns], facts=facts)
+    table["overlap"] = [len(sets[draw] & heads) / len(heads) for draw in table["draw"]]
+    return Found(table[columns], facts={"inputs": len(asked), "passes": draws * len(asked)})
 
 
 def _long(outcome: Outcome, places: Collection[int]) -> pd.DataFrame:
@@ -178,125 +172,35 @@ def _long(outcome: Outcome, places: Collection[int]) -> pd.DataFrame:
     return pd.DataFrame(scores, index=table).reset_index()
 
 
-# --- what is lost, and how much of it is due to the type ------------------------------------------
-
-
-@experiment(version=1)
-def ablations(answers: pd.DataFrame, *controls: pd.DataFrame, seed: int = 0) -> Found:
-    """Tables 2 and 3: what each ablation costs, and how much of that is due to the type.
-
-    answers   the table of `type_answers`
-    controls  those of `control_answers`, in any order
-    table     one row per ablation: row, table, kind, types, n_heads, em, f1 (percent, with
-              intervals over articles), lost (percent of the baseline's F1); on the questions of
-              the control: own_f1, control_f1, control_em, control_low, control_high (the middle
-              95 % of the random sets), excess (f1 - control, points), p, n_draws
-    """
-    scores = {int(row): part for row, part in answers.sort_values("place").groupby("row")}
-    groups = scores[UNTAPPED]["article"].tolist()
-    drawn = {int(part["row"].iloc[0]): part for part in controls if len(part)}
-    rows = []
-    for row in (Row(UNTAPPED, "untapped"), *ROWS):
-        part = scores[row.number]
-        told = {
-            "row": row.number,
-            "table": "2" if row.number < 12 else "3",
-            "kind": row.kind,
-            "types": "+".join(row.types),
-            "n_heads": int(part["n_heads"].iloc[0]),
-            **summary(part["em"], part["f1"], groups, seed),
-        }
-        if row.number in drawn:
-            told |= _beside(part["f1"].to_numpy(), drawn[row.number], groups, seed)
-        rows.append(told)
-    table = pd.DataFrame(rows)
-    if "excess" not in table:
-        table[["excess", "excess_low", "excess_high", "p", "control_f1"]] = np.nan
-    f1 = {number: part["f1"].to_numpy() for number, part in scores.items()}
-    whole = f1[BASELINE].mean() or np.nan  # nothing of nothing can be lost
-    table["lost"] = [100 * (1 - f1[row].mean() / whole) for row in table["row"]]
-    return Found(table, _findings(table.set_index("row"), f1, groups, seed))
-
-
-def _beside(
-    own: np.ndarray, control: pd.DataFrame, groups: Sequence[str], seed: int
-) -> dict[str, float]:
-    """A row beside its random sets, on the questions that both answered."""
-    f1, em = (control.pivot(index="draw", columns="place", values=score) for score in ("f1", "em"))
-    places = list(f1.columns)
-    ours, theirs = own[places], f1.to_numpy()
-    beyond = paired_loss(ours, theirs, [groups[place] for place in places], seed=seed)
-    low, high = percentile_interval(100 * theirs.mean(1))
-    return {
-        "own_f1": 100 * float(ours.mean()),
-        "control_f1": 100 * float(theirs.mean()),
-        "control_low": float(low),
-        "control_high": float(high),
-        "control_em": 100 * float(em.to_numpy().mean()),
-        "excess": -100 * beyond.value,
-        "excess_low": -100 * beyond.high,
-        "excess_high": -100 * beyond.low,
-        "p": harm_p_value(float(ours.mean()), theirs.mean(1)),
-        "n_draws": len(theirs),
-        "n_control_questions": len(places),
-    }
-
-
-def _findings(
-    by_row: pd.DataFrame, f1: Mapping[int, np.ndarray], groups: Sequence[str], seed: int
-) -> dict[str, Finding]:
-    """The numbers that claims on Tables 2 and 3 ask for."""
-
-    def more(one: int, other: int, scale: float = 100.0) -> Finding:
-        """Points of F1 that a row is below another."""
-        lost = paired_loss(f1[one], f1[other], groups, seed=seed)
-        return Finding(scale * lost.value, scale * lost.low, scale * lost.high)
-
-    found = {}
-    whole = float(f1[BASELINE].mean()) or np.nan
-    for row in ROWS:
-        own = by_row.loc[row.number]
-        found[f"{row.key}.f1"] = Finding(*own[["f1", "f1_low", "f1_high"]])
-        found[f"{row.key}.lost"] = more(row.number, BASELINE, 100 / whole)
-        if row.types:  # undefined if no head is of these types
-            beyond = -own[["excess", "excess_high", "excess_low"]]
-            found[f"{row.key}.beyond_control"] = Finding(*beyond)
-    worst = by_row.loc[[2, 4, 5], "f1"].idxmin()  # pruned: dense, dense&vertical, vertical
-    mildest = by_row.loc[[2, 3, 4], "f1"].idxmax()  # dense, diagonal, dense&vertical
-    return found | {
-        "row07.more_than_06": more(7, 6),
-        "row15.more_than_14": more(15, 14),
-        "prune.diagonal_lead": more(3, worst),
-        "prune.vertical_lead": more(5, mildest),
-        "sentence.diagonal": more(12, 13),
-        "sentence.dense_vertical": more(17, 19),
-    }
-
-
 # --- beyond Sec. 5: every head alone, and other readings ------------------------------------------
 
 
-@experiment(version=1, trains=True)
+@experiment(version=2, trains=True)
 def single_head_effects(*given: Corpus | pd.DataFrame, encoder: Encoder, **plan: Any) -> Found:
     """What pruning one head alone costs, for every head of the model.
 
     plan   recipe and n_questions, see `reader_and_types`
-    table  layer, head, type, loss (rise of the cross-entropy of the right answer, in nats, with
-           its standard error over questions), f1 (points lost)
+    table  layer, head, type, loss (rise of the cross-entropy of the right answer, in nats), low
+           and high (its interval over articles), f1 (points lost)
     """
     reader, asked, types = reader_and_types(given, encoder, **plan)
     questions = list(asked.values())
     heads, outcome = single_ablations(reader, questions, action="zero")
-    rise = pd.DataFrame(outcome.loss[1:] - outcome.loss[0])
+    known = ~np.isnan(outcome.loss[0])
+    rise = (outcome.loss[1:] - outcome.loss[0])[:, known]
+    weights = drawn_weights(np.array([one.article for one in questions])[known])
+    rises = rise @ weights.T / weights.sum(1)  # head draw
     table = pd.DataFrame(np.array(heads) + 1, columns=["layer", "head"])
-    table["loss"] = rise.mean(axis=1)
-    table["loss_error"] = rise.sem(axis=1)
+    table[["loss", "low", "high"]] = [list(vars(drawn(one)).values()) for one in rises]
     table["f1"] = 100 * (outcome.f1[0] - outcome.f1[1:]).mean(1)
     table = table.merge(types[["layer", "head", "type"]], on=["layer", "head"])
+    of = table["type"].to_numpy()
+    by_type = {name: vars(drawn(rises[of == name].mean(0))) for name in TYPES if name in set(of)}
     facts = {
         "inputs": len(questions),
         "passes": len(outcome.names) * len(questions),
-        "mean_by_type": table.groupby("type")["loss"].mean().reindex(list(TYPES)).to_dict(),
+        "articles": len({one.article for one in questions}),
+        "mean_by_type": by_type,
         "whole_loss": float(np.nanmean(outcome.loss[0])),
         "whole_f1": 100 * float(outcome.f1[0].mean()),
     }

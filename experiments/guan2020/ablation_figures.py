@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from scipy.stats import norm
 
 from attnlib.errors import BadValue, check_choice
 from attnlib.measuring.head_tables import head_names
@@ -18,7 +19,7 @@ from attnlib.plots.grids import cells
 from attnlib.plots.labels import number
 from attnlib.plots.panels import light_grid, one_legend, panel_grid
 from attnlib.plots.planes import write_names
-from attnlib.plots.rows import ROW, hollow_marks, row_axis, row_dots, row_words, with_interval
+from attnlib.plots.rows import ROW, hollow_marks, row_axis, row_dots, row_words
 from bookkit.pagetables import PageTable
 from bookkit.templates import filled
 from experiments.guan2020.type_figures import TYPE_LOOKS, check_types, typed_heads
@@ -40,8 +41,11 @@ GROUPS = {
     "inter": "remove: intra or inter sentence",
 }
 
-CONTROLS = ("control_f1", "control_low", "control_high", "control_em")
-EXCESS = ("excess", "excess_low", "excess_high", "p")
+CONTROLS = ("control_f1", "control_low", "control_high", "p")
+BEYOND = tuple(
+    f"{score}_beyond_{end}" for score in ("f1", "loss") for end in ("value", "low", "high")
+)
+"""How much more harm than a random set an ablation does: in points of F1, and in nats."""
 HARM, RELIEF = style.LOOKS["special"].colour, style.LOOKS["next"].colour
 
 
@@ -55,7 +59,7 @@ def checked_ablations(table: pd.DataFrame, *needed: str) -> pd.DataFrame:
     check_types(name for one in rows["types"] for name in touched_types(one))
     if rows["row"].duplicated().any():
         raise BadValue(f"row {rows['row'][rows['row'].duplicated()].iloc[0]} stands there twice.")
-    for name in ("paper_em", "paper_f1", *CONTROLS, *EXCESS):
+    for name in ("paper_em", "paper_f1", *CONTROLS, *BEYOND):
         rows[name] = rows[name].astype(float) if name in rows.columns else math.nan
     return rows
 
@@ -80,7 +84,7 @@ def ablation_rows(table: pd.DataFrame) -> Drawing:
     """F1 of every ablation beside the paper's and random heads' (Guan 2020, Tables 2 and 3).
 
     table  row, kind, types, n_heads, f1, f1_low, f1_high; paper_f1, control_f1, control_low,
-           control_high, excess_high and p where there are any
+           control_high, f1_beyond_low and p where there are any
     """
     rows = checked_ablations(table, "f1", "f1_low", "f1_high")
     group = rows["kind"].map(GROUPS)
@@ -135,7 +139,7 @@ def _row_marks(panel: Axes, rows: pd.DataFrame, places: np.ndarray) -> None:
 
 def _row_words(panel: Axes, rows: pd.DataFrame, places: np.ndarray) -> None:
     """Numbers to the right; those of a row that harms more than random heads are bold."""
-    strong = list(rows["excess_high"] < 0)
+    strong = list(rows["f1_beyond_low"] > 0)
     heads = [f"{n:.0f}" if n > 0 else "" for n in rows["n_heads"]]
     row_words(panel, places, "heads", heads, 34, right=True)
     f1, control, p = (
@@ -151,37 +155,62 @@ def _row_words(panel: Axes, rows: pd.DataFrame, places: np.ndarray) -> None:
 # --- beyond random heads --------------------------------------------------------------------------
 
 
-def excess_bars(table: pd.DataFrame) -> Drawing:
-    """How far F1 lies below (or above) that of random heads from the same layers, by ablation.
+def beyond_bars(table: pd.DataFrame) -> Drawing:
+    """How much more F1 and confidence an ablation costs than one random set of the same layers.
 
-    table  row, kind, types, n_heads, excess, excess_low, excess_high, p; rows without are left out
+    table  row, kind, types, n_heads, f1_beyond_value, _low, _high (points) and the same of the
+           loss (nats); rows without are left out
     """
-    rows = checked_ablations(table, *EXCESS)
-    rows = rows[rows["excess"].notna()].reset_index(drop=True)
+    rows = checked_ablations(table, *BEYOND)
+    rows = rows[rows["f1_beyond_value"].notna()].reset_index(drop=True)
     if rows.empty:
         raise BadValue("no ablation has a control; there is no difference to draw.")
-    harm, less = rows["excess_high"] < 0, rows["excess_low"] > 0
-    kinds: tuple[tuple[pd.Series, str, float, str], ...] = (
-        (harm, HARM, 1.0, "more harm than random heads"),
-        (less, RELIEF, 1.0, "less harm"),
-        (~harm & ~less, style.FAINT, 0.6, "not told apart"),
-    )
-    places = np.arange(len(rows))
+    places, labels = np.arange(len(rows)), [f"{phrase(r)}  {r['row']}" for _, r in rows.iterrows()]
     with style.drawing():
-        figure, (panel,) = panel_grid(1, 1.05 + ROW * len(rows))
-        for mine, colour, alpha, words in kinds:
-            if mine.any():
-                bar: Any = {"height": 0.62, "color": colour, "alpha": alpha, "lw": 0}
-                panel.barh(places[mine], rows["excess"][mine], label=words, **bar)
-        panel.hlines(places, rows["excess_low"], rows["excess_high"], color=style.INK, lw=1.2)
-        panel.axvline(0, color=style.INK, lw=0.9)
-        told = [with_interval(*row, form="+.1f") for row in rows[list(EXCESS[:3])].to_numpy()]
-        row_words(panel, places, "difference", told, 12, bold=list(harm))
-        labels = [f"{phrase(row)}  {row['row']}" for _, row in rows.iterrows()]
-        unit = "points of F1, minus those with random heads of the same layers"
-        row_axis(panel, places, labels, unit, None)
+        figure, panels = panel_grid(2, 1.05 + ROW * len(rows), gap=0.04, sharey=True)
+        for panel, score in zip(panels, ("f1", "loss"), strict=True):
+            value, low, high = (rows[f"{score}_beyond_{end}"] for end in ("value", "low", "high"))
+            kinds = (
+                (low > 0, HARM, "more harm than a random set"),
+                (high < 0, RELIEF, "less harm"),
+            )
+            for mine, colour, words in (*kinds, (~(low > 0) & ~(high < 0), style.FAINT, "neither")):
+                if mine.any():
+                    bar: Any = {"height": 0.62, "color": colour, "lw": 0, "label": words}
+                    panel.barh(places[mine], value[mine], **bar)
+            panel.hlines(places, low, high, color=style.INK, lw=1.2)
+            panel.axvline(0, color=style.INK, lw=0.9)
+            unit = {"f1": "points of F1 lost", "loss": "rise of the loss, nats"}[score]
+            row_axis(panel, places, labels, unit, None)
+        panels[1].tick_params(labelleft=False)
         one_legend(figure, "outside upper left")
     return Drawing("Bars from 0", figure, rows)
+
+
+def power_curves(table: pd.DataFrame, kind: str = "prune") -> Drawing:
+    r"""How often an interval would exclude 0, for a true loss of F1 (Table 2, one type each).
+
+    .. math:: \\Phi(d / s - 1.96) + \\Phi(-d / s - 1.96)
+
+    table  row, kind, types, n_heads, error: s, the standard error of the loss over articles
+    """
+    rows = checked_ablations(table, "error")
+    rows = rows[(rows["kind"] == kind) & rows["types"].isin(list(TYPE_LOOKS))]
+    loss = np.linspace(0, max(5.0, 4.5 * float(rows["error"].max())), 200)
+    with style.drawing():
+        figure, (panel,) = panel_grid(1, 2.8, width="column")
+        for name, error in zip(rows["types"], rows["error"], strict=True):
+            if error > 0:
+                seen = norm.cdf(loss / error - 1.96) + norm.cdf(-loss / error - 1.96)
+                look = TYPE_LOOKS[name]
+                panel.plot(loss, 100 * seen, color=look.colour, ls=look.dash, label=name)
+        panel.axhline(80, color=style.FAINT, lw=1, ls=(0, (4, 3)))
+        panel.set(
+            xlabel="true loss, points of F1", ylabel="seen, percent of samples", ylim=(0, 101)
+        )
+        light_grid(panel)
+        one_legend(figure)
+    return Drawing("Curves from left to right", figure, rows.reset_index(drop=True))
 
 
 # --- the tables in the paper's layout -------------------------------------------------------------
@@ -192,12 +221,12 @@ NUMBERS = ("2", "3")
 def paper_table(table: pd.DataFrame, number: str = "2") -> PageTable:
     """One of the paper's tables with our scores, the paper's and those of random heads.
 
-    table   row, table, kind, types, n_heads, em, f1, f1_low, f1_high; paper_em, paper_f1,
+    table   row, table, kind, types, n_heads, em, f1, f1_low, f1_high, loss; paper_em, paper_f1,
             control_f1 where there are any
     number  "2": types are pruned or substituted; "3": attention within or between sentences goes
     """
     check_choice("number", number, NUMBERS)
-    rows = checked_ablations(table, "table", "em", "f1", "f1_low", "f1_high")
+    rows = checked_ablations(table, "table", "em", "f1", "f1_low", "f1_high", "loss")
     rows = rows[rows["table"].astype(str) == number].reset_index(drop=True)
     if rows.empty:
         raise BadValue(f"no row belongs to Table {number}; the column table says '2' or '3'.")

@@ -20,11 +20,10 @@ from sklearn.mixture import GaussianMixture
 from attnlib.data.corpora import Corpus
 from attnlib.errors import BadValue, check_choice
 from attnlib.models import Encoder
-from bookkit.claims import Finding
 from bookkit.store import Found, experiment
+from experiments.guan2020.models import QUESTIONS
 from experiments.guan2020.types import N_TYPES, Labels, Points, features_of, silhouettes
-from experiments.shared.head_types import STARTS, check_k, checked, fitted
-from experiments.shared.intervals import chance_p, drawn
+from experiments.shared.head_types import STARTS, check_k, checked, fitted, plane
 
 KS, STABLE_KS = range(1, 9), (3, 4, 5)
 """Numbers of clusters that are compared, and whose stability is."""
@@ -38,35 +37,54 @@ REGULARISATION = 1e-3
 # --- how many clusters ----------------------------------------------------------------------------
 
 
-@experiment(version=1, trains=True)
+@experiment(version=2, trains=True)
 def cluster_number(
-    *corpora: Corpus, encoder: Encoder, draws: int = 200, seed: int = 0, **plan: Any
+    *corpora: Corpus, encoder: Encoder, draws: int = GAP_DRAWS, seed: int = 0, **plan: Any
 ) -> Found:
-    """How many clusters there are by three criteria, and whether there are any.
+    """How many clusters there are by three criteria.
 
-    draws     random clouds without clusters, for the gap statistic and for the silhouette
-    plan      model, task, recipe, max_length: see `features_of`
-    table     that of `cluster_counts` for 1 to 8 clusters, with the silhouette of points of one
-              cloud beside that of the heads (null_low, null_median, null_high)
+    draws  even boxes for the gap statistic
+    plan   model, task, recipe, max_length: see `features_of`
+    table  that of `cluster_counts` for 1 to 8 clusters
     """
     found = features_of(*corpora, encoder=encoder, **plan)
-    counts = cluster_counts(found.mean, seed=seed, draws=min(draws, GAP_DRAWS)).set_index("k")
-    clouds = pd.DataFrame(
-        {k: against_one_cloud(found.mean, k, seed=seed, draws=draws) for k in counts.index if k > 1}
-    ).T
-    counts[["null_low", "null_median", "null_high"]] = clouds[["low", "median", "high"]]
-    best = best_k(counts.reset_index())
-    at_four = counts.loc[N_TYPES]
-    numbers = {
-        "clusters.one_cloud_p": clouds.at[N_TYPES, "p_value"],
-        "clusters.mixture_agreement": at_four["agreement"],
-        "clusters.silhouette_gap_at_4": counts["silhouette"].max() - at_four["silhouette"],
-        **{f"clusters.best_{name}": np.nan if k is None else k for name, k in best.items()},
-    }
-    findings = {name: Finding(float(value)) for name, value in numbers.items()}
-    facts = {"inputs": len(found.rows), "best": best}
-    facts["silhouette_at_4"] = float(at_four["silhouette"])
-    return Found(counts.reset_index(), findings, facts)
+    counts = cluster_counts(found.mean, seed=seed, draws=draws)
+    return Found(counts, facts={"inputs": len(found.rows), "best": best_k(counts)})
+
+
+@experiment(version=1, trains=True)
+def cluster_draws(
+    *corpora: Corpus, encoder: Encoder, draws: int, seed: int = 0, **plan: Any
+) -> Found:
+    """How clear 2 to 8 clusters are on all inputs (draw 0), and on articles drawn again.
+
+    plan   model, task, recipe, max_length: see `features_of`
+    table  draw, k; the mean silhouette of k-means on the features (`silhouette`), in a t-SNE
+           picture made anew (`plane`), and on as many points of one cloud without clusters, new in
+           every draw (`cloud`); agreement (adjusted Rand index of k-means and mixture, for four)
+    """
+    found = features_of(*corpora, encoder=encoder, **plan)
+    generator = np.random.default_rng(seed)
+    rows = []
+    for number, (_, mean) in enumerate(found.drawn(draws, seed)):
+        clouds = {
+            "silhouette": mean,
+            "plane": plane(mean, seed=seed),
+            "cloud": simplex_twin(mean, seed=int(generator.integers(2**31))),
+        }
+        for k in KS[1:]:
+            row: dict[str, float] = {"draw": number, "k": k}
+            row |= {name: clearness(points, k, seed=seed) for name, points in clouds.items()}
+            if k == N_TYPES:
+                labels = fitted(mean, k, seed=seed).labels, mixture(mean, k, seed=seed)[1]
+                row["agreement"] = adjusted_rand_score(*labels)
+            rows.append(row)
+    return Found(pd.DataFrame(rows), facts={"inputs": len(found.rows)})
+
+
+def clearness(points: Points, k: int, *, seed: int, starts: int = STARTS) -> float:
+    """The mean silhouette of k clusters of these points."""
+    return float(silhouettes(points, fitted(points, k, seed=seed, starts=starts).labels).mean())
 
 
 def mixture(
@@ -196,65 +214,40 @@ def simplex_twin(features: Points, *, seed: int) -> Points:
     return twin
 
 
-def against_one_cloud(
-    features: Points, k: int = 4, *, seed: int, draws: int = 200, starts: int = STARTS
-) -> dict[str, float]:
-    """Are k clusters of the heads clearer than k parts of a cloud that has no clusters?
-
-    k-means cuts anything into k parts, and parts of one cloud have a silhouette too. Each draw
-    has as many points as there are heads and is cut anew. A small p says the heads are not one
-    cloud of that family; it does not say that there are k of them. The paper has no such test.
-
-    returns  value, the mean silhouette of the heads; low, median, high: 2.5, 50 and 97.5
-             percentiles of the draws; p_value, (1 + draws at least as large) / (1 + draws)
-    """
-    if k < 2 or draws < 1:
-        raise BadValue(f"k is {k} and draws is {draws}; expected at least 2 clusters and 1 draw.")
-
-    def clearness(these: np.ndarray) -> float:
-        return float(silhouettes(these, fitted(these, k, seed=seed, starts=starts).labels).mean())
-
-    seeds = np.random.default_rng(seed).integers(2**31, size=draws)
-    null = np.array([clearness(simplex_twin(features, seed=int(each))) for each in seeds])
-    value = clearness(features)
-    low, median, high = np.percentile(null, [2.5, 50, 97.5]).tolist()
-    ends = {"value": value, "low": low, "median": median, "high": high}
-    return {**ends, "p_value": chance_p(value, null)}
-
-
 # --- stability ------------------------------------------------------------------------------------
 
 
-@experiment(version=1, trains=True)
+@experiment(version=2, trains=True)
 def type_stability(
-    *corpora: Corpus, encoder: Encoder, repeats: int = 20, seed: int = 0, **plan: Any
+    *corpora: Corpus,
+    encoder: Encoder,
+    repeats: int = 20,
+    draws: int = 200,
+    seed: int = 0,
+    **plan: Any,
 ) -> Found:
     """Table 1: heads that keep their cluster in ten fits on random halves.
 
-    plan      model, task, recipe, max_length: see `features_of`
-    table     model, k, split ("inputs", "heads"), stability, low, high (over repeats with other
-              halves), first (of these), null, null_low, null_high (the same for points of one
-              cloud), n_fits
+    repeats  runs on all inputs, with other halves (draw 0)
+    draws    runs on articles drawn again, one each (draw 1 and on)
+    plan     model, task, recipe, max_length: see `features_of`
+    table    model, k, split ("inputs", "heads"), draw, stability, null (the same for points of one
+             cloud without clusters, a new cloud in each run)
 
-    The intervals tell how much a number depends on the random halves, the starts, and the draw of
-    the cloud; they are no intervals for other inputs or other heads.
+    Three and five clusters are asked of the question answering model alone.
     """
-    found = features_of(*corpora, encoder=encoder, **plan)
-    rows, numbers, model = [], {}, plan["model"]
-    for k, split in product(STABLE_KS, SPLITS):
-        how: Any = {"seed": seed, "split": split, "repeats": repeats}
-        values = stabilities(found.rows, k, **how)
-        by_chance = stabilities(found.rows, k, cloud=True, **how)
-        own, chance = (drawn([each.mean(), *each]) for each in (values, by_chance))
-        row = {"model": model, "k": k, "split": split, "stability": own.value}
-        row |= {"low": own.low, "high": own.high, "first": float(values[0])}
-        row |= {"null": chance.value, "null_low": chance.low, "null_high": chance.high}
-        rows.append({**row, "n_fits": FITS})
-        if split == "inputs":
-            at_four = k == N_TYPES  # in percent, as in Table 1
-            ends = (100 * e if at_four else e for e in (own.value, own.low, own.high))
-            numbers[f"stability.{model}" + ("" if at_four else f".k{k}")] = Finding(*ends)
-    return Found(pd.DataFrame(rows), numbers, {"inputs": len(found.rows), "model": model})
+    found, model = features_of(*corpora, encoder=encoder, **plan), plan["model"]
+    ks = STABLE_KS if model == QUESTIONS else (N_TYPES,)
+    tables = []
+    for number, (weight, _) in enumerate(found.drawn(draws, seed)):
+        rows = np.repeat(found.rows, weight.astype(int), axis=0)
+        for k, split in product(ks, SPLITS):
+            how: Any = {"seed": seed + number, "split": split, "repeats": 1 if number else repeats}
+            values = {"stability": stabilities(rows, k, **how)}
+            values["null"] = stabilities(rows, k, cloud=True, **how)
+            tables.append(pd.DataFrame({"k": k, "split": split, "draw": number, **values}))
+    table = pd.concat(tables, ignore_index=True).assign(model=model)
+    return Found(table, facts={"inputs": len(found.rows), "model": model, "fits": FITS})
 
 
 def matched(labels: Labels, reference: Labels, k: int) -> Labels:

@@ -1,12 +1,12 @@
-"""Sec. 3 and 4: the features of heads, their four types, and what fine-tuning moves (Fig. 1-4).
+"""Sec. 3 and 4: the features of heads and their types, with articles drawn again (Fig. 1-4).
 
-Also what the open points of Eq. 2 change.
+Also the features of single maps that have a label, and what the open points of Eq. 2 change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,17 +17,15 @@ from sklearn.metrics import adjusted_rand_score, silhouette_samples
 from attnlib.data.corpora import Corpus
 from attnlib.errors import BadValue
 from attnlib.measuring.stream import stream
-from attnlib.metrics.distance import distance_metrics, feature_rows
+from attnlib.metrics.distance import FEATURES, N_WINDOWS, distance_metrics, feature_rows
 from attnlib.models import Encoder, weights_digest
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
-from experiments.guan2020.models import PRETRAINED, QUESTIONS, model_of
+from experiments.guan2020.models import QUESTIONS, model_of
 from experiments.shared.head_types import TYPES, Clustering, Naming, checked, fitted, naming, plane
-from experiments.shared.intervals import drawn
+from experiments.shared.intervals import drawn_weights
 
 N_TYPES = len(TYPES)
-MIXED = "dense&vertical"
-REPLICATES = 200
 Points = Float[np.ndarray, "head feature"]
 Labels = Int[np.ndarray, " head"]
 _KEPT: dict[tuple[str, ...], Features] = {}
@@ -41,18 +39,26 @@ _KEPT: dict[tuple[str, ...], Features] = {}
 class Features:
     """What each part of the feature is for every head in every input.
 
-    rows  (input, head, feature), heads numbered over all layers
+    rows    (input, head, feature), heads numbered over all layers
+    groups  of each input its article, or itself where it is of none: what is drawn again
     """
 
     names: tuple[str, ...]
     rows: np.ndarray
     n_heads: int
     tokens: int
+    groups: tuple[str, ...]
 
     @property
     def mean(self) -> np.ndarray:
         """(head, feature): the mean over inputs, each of which counts alike."""
         return np.asarray(self.rows.mean(0))
+
+    def drawn(self, draws: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """How often each input counts, and the mean: once each, then with articles drawn again."""
+        flat = self.rows.reshape(len(self.rows), -1)
+        for weight in drawn_weights(self.groups, draws, seed=seed):
+            yield weight, (weight @ flat / weight.sum()).reshape(self.rows.shape[1:])
 
     @property
     def parts(self) -> dict[str, list[int]]:
@@ -75,6 +81,10 @@ class Features:
     def clustered(self, mean: np.ndarray, **how: Any) -> Clustering:
         """Four clusters of mean features; how  seed and starts of `fitted`."""
         return fitted(mean, N_TYPES, special=self.parts["special"], **how)
+
+    def consistent(self, clusters: Clustering) -> np.ndarray:
+        """(input, head): whether the input alone has the head in its cluster."""
+        return np.stack([clusters.predict(one) == clusters.labels for one in self.rows])
 
     def named(self, mean: np.ndarray, clusters: Clustering) -> tuple[Naming, list[str]]:
         """The names of four clusters, and so the type of every head."""
@@ -103,15 +113,29 @@ def features_of(
     if key not in _KEPT:
         metrics = distance_metrics(**division)
         how: Any = {"max_length": max_length, "batch_size": 8, "on_long": "truncate"}
-        found = stream(own, inputs, metrics, **how)
-        names, rows = feature_rows(found.not_empty())
-        total = found.rows(metrics[0].key)[1].reshape(len(rows), -1)[:, 0].sum()
-        defined = rows[~np.isnan(rows).any((1, 2))]
-        _KEPT[key] = Features(names, defined, own.n_heads, int(total))
+        found = stream(own, inputs, metrics, **how).not_empty()
+        names, rows = feature_rows(found)
+        length = found.rows(metrics[0].key)[1].reshape(len(rows), -1)[:, 0]
+        # In a text of no more pieces than windows the nearest window holds no distance.
+        long = length > N_WINDOWS
+        if not long.any():
+            raise BadValue(
+                f"no input of '{inputs.name}' has more than {N_WINDOWS} pieces, without which near "
+                "mass is undefined. Use longer inputs, or a larger max_length."
+            )
+        read = [inputs.examples[place] for place in sorted(set(found.shard.index))]
+        groups = [group_of(one) for one, kept in zip(read, long, strict=True) if kept]
+        total = int(length[long].sum())
+        _KEPT[key] = Features(names, rows[long], own.n_heads, total, tuple(groups))
     return _KEPT[key]
 
 
-@experiment(version=1, trains=True)
+def group_of(example: Any) -> str:
+    """What an input is drawn again with: its article or document, or itself if it is of none."""
+    return getattr(example, "article", None) or getattr(example, "document", None) or example.id
+
+
+@experiment(version=2, trains=True)
 def head_features(*corpora: Corpus, encoder: Encoder, **plan: Any) -> Found:
     """The mean feature of every head.
 
@@ -123,7 +147,11 @@ def head_features(*corpora: Corpus, encoder: Encoder, **plan: Any) -> Found:
     table = wide.melt(["layer", "head"], var_name="feature")
     sums = found.rows.sum(-1).ravel()
     farthest = sums[np.abs(sums - 1).argmax()]
-    numbers = {"features.sum": farthest, "features.largest_gap": np.abs(farthest - 1)}
+    numbers = {
+        "features.sum": farthest,
+        "features.largest_gap": np.abs(farthest - 1),
+        "features.parts": len(found.names),
+    }
     facts = {
         "inputs": len(found.rows),
         "tokens": found.tokens,
@@ -131,14 +159,15 @@ def head_features(*corpora: Corpus, encoder: Encoder, **plan: Any) -> Found:
         "model": plan["model"],
         "mean_length": found.tokens / len(found.rows),
     }
-    findings = {name: Finding(float(value)) for name, value in numbers.items()}
+    asked = numbers if plan["model"] == QUESTIONS else {}  # the model that claims are about
+    findings = {name: Finding(float(value)) for name, value in asked.items()}
     return Found(table.sort_values(["layer", "head"], kind="stable"), findings, facts)
 
 
 # --- types ----------------------------------------------------------------------------------------
 
 
-@experiment(version=1, trains=True)
+@experiment(version=2, trains=True)
 def head_types(*corpora: Corpus, encoder: Encoder, seed: int = 0, **plan: Any) -> Found:
     """Four clusters of the heads of a model, named by the rule on their centroids.
 
@@ -153,17 +182,46 @@ def head_types(*corpora: Corpus, encoder: Encoder, seed: int = 0, **plan: Any) -
     table = found.heads().assign(type=types)
     table[["x", "y"]] = plane(mean, seed=seed)
     table["silhouette"] = silhouettes(mean, clusters.labels)
-    alone = np.stack([clusters.predict(one) == clusters.labels for one in found.rows])
-    table["consistent"] = alone.mean(0)
-    numbers = _with_intervals(found, types, alone, seed) if plan["model"] == QUESTIONS else {}
+    table["consistent"] = found.consistent(clusters).mean(0)
     facts = {
         "inputs": len(found.rows),
+        "articles": len(set(found.groups)),
         "tokens": found.tokens,
         "model": plan["model"],
         "margins": naming.margins.round(4).to_dict("records"),
         "moved_after_lloyd": int(clusters.n_moved),
     }
-    return Found(table.join(found.masses(mean)), numbers, facts)
+    return Found(table.join(found.masses(mean)), facts=facts)
+
+
+@experiment(version=1, trains=True)
+def type_draws(*corpora: Corpus, encoder: Encoder, draws: int, seed: int = 0, **plan: Any) -> Found:
+    """The clusters of the heads on all inputs (draw 0), and found anew on articles drawn again.
+
+    plan   model, task, recipe, max_length: see `features_of`
+    table  draw, layer, head, cluster (from 1, by special mass), type (the name of the cluster;
+           none where two clusters tie), special, near, far (mass of the cluster's centroid),
+           consistent (of all heads and inputs drawn, the share whose feature is nearest to the
+           centroid of the head's cluster on all inputs)
+
+    Models that read the same inputs see the same articles in the same draw.
+    """
+    found = features_of(*corpora, encoder=encoder, **plan)
+    whole = found.clustered(found.mean, seed=seed)
+    alone = found.consistent(whole).mean(1)
+    parts = []
+    for number, (weight, mean) in enumerate(found.drawn(draws, seed)):
+        clusters = found.clustered(mean, seed=seed, starts=3) if number else whole
+        try:
+            types: list[Any] = list(found.named(mean, clusters)[1])
+        except BadValue:  # a tie cannot be named
+            types = [None] * len(mean)
+        own = found.heads().assign(draw=number, cluster=clusters.labels + 1, type=types)
+        masses = found.masses(clusters.centroids).iloc[clusters.labels]
+        own[list(masses)] = masses.to_numpy()
+        parts.append(own.assign(consistent=weight @ alone / weight.sum()))
+    facts = {"inputs": len(found.rows), "articles": len(set(found.groups)), "model": plan["model"]}
+    return Found(pd.concat(parts, ignore_index=True), facts=facts)
 
 
 def silhouettes(features: Points, labels: Labels) -> Float[np.ndarray, " head"]:
@@ -178,51 +236,36 @@ def silhouettes(features: Points, labels: Labels) -> Float[np.ndarray, " head"]:
     return np.asarray(silhouette_samples(points, labels))
 
 
-def type_numbers(found: Features, mean: np.ndarray, types: Sequence[str]) -> dict[str, float]:
-    """The numbers that claims on types ask for, from mean features and the heads' types."""
-    heads = found.heads().join(found.masses(mean)).assign(type=types)
-    by_type = heads.groupby("type")
-    n_layers = int(heads["layer"].max())
-    share = 100 * by_type.size() / len(heads)
-    depth = (by_type["layer"].mean() - 1) / max(n_layers - 1, 1)
-    special, far = by_type["special"].mean(), by_type["far"].mean()
-    numbers = {}
-    for name in TYPES:
-        slug = name.replace("&", "_")
-        numbers[f"types.{slug}.share"] = share[name]
-        numbers[f"types.{slug}.share_from_30"] = abs(share[name] - 30)
-        numbers[f"types.{slug}.depth"] = depth[name]
-    low, high = sorted((special["dense"], special["vertical"]))
-    middle, others = special["diagonal"], max(1e-12, special.drop("vertical").max())
-    numbers |= {
-        "types.dense_vertical.share_lead": share[MIXED] - share.drop(MIXED).max(),
-        "types.vertical.share_below": share.drop("vertical").min() - share["vertical"],
-        "types.dense.far_lead": far["dense"] - far.drop("dense").max(),
-        "types.diagonal.special_between": min(middle - low, high - middle),
-        "types.dense_vertical.lead": min(far[MIXED] - far["diagonal"], special[MIXED] - middle),
-        "types.vertical.special_ratio": special["vertical"] / others,
-        "types.diagonal.layers": by_type["layer"].nunique()["diagonal"] / n_layers,
-        "types.dense_vertical.off_middle": abs(depth[MIXED] - 0.5),
-    }
-    return {name: float(value) for name, value in numbers.items()}
+@experiment(version=1)
+def labelled_features(
+    *given: Any, encoder: Encoder, names: Sequence[str], max_length: int = 128
+) -> Found:
+    """The distance features of single maps that have a label, each of one head and one input.
 
-
-def _with_intervals(
-    found: Features, types: Sequence[str], alone: np.ndarray, seed: int
-) -> dict[str, Finding]:
-    """The numbers from all inputs; clusters and names are found again for inputs drawn anew.
-
-    alone  (input, head): whether the input alone has the head in its cluster
+    given  corpora with these names, then a table of labels: corpus, example (id), layer, head,
+           label; those of inputs without a near mass are left out
+    table  layer, head, label, and the 21 parts
     """
-    n, generator = len(found.rows), np.random.default_rng(seed)
-    numbers = [type_numbers(found, found.mean, types) | {"types.consistent": alone.mean()}]
-    for _ in range(REPLICATES):
-        chosen = generator.integers(0, n, n)
-        mean = found.rows[chosen].mean(0)
-        clusters = found.clustered(mean, seed=seed, starts=3)
-        own = type_numbers(found, mean, found.named(mean, clusters)[1])
-        numbers.append(own | {"types.consistent": alone[chosen].mean()})
-    return {name: drawn(values.to_numpy()) for name, values in pd.DataFrame(numbers).items()}
+    *corpora, labels = given
+    parts = []
+    for name, corpus in zip(names, corpora, strict=True):
+        own = labels[labels["corpus"] == name]
+        wanted = set(own["example"])
+        chosen = tuple(one for one in corpus.examples if one.id in wanted)
+        at = {one.id: place for place, one in enumerate(chosen)}
+        texts = replace(corpus, examples=chosen, digest=f"{corpus.digest} labelled")
+        how: Any = {"max_length": max_length, "on_long": "truncate"}
+        found = stream(encoder, texts, distance_metrics(), **how).not_empty()
+        rows = feature_rows(found)[1]
+        length = found.rows("distance_self")[1].reshape(len(rows), -1)[:, 0]
+        own = own.assign(place=own["example"].map(at))
+        own = own[length[own["place"]] > N_WINDOWS]
+        values = rows[own["place"], (own["layer"] - 1) * encoder.n_heads + own["head"] - 1]
+        told = own[["layer", "head", "label"]].reset_index(drop=True)
+        parts.append(told.join(pd.DataFrame(values, columns=list(FEATURES))))
+    empty = pd.DataFrame(columns=["layer", "head", "label", *FEATURES])
+    table = pd.concat(parts, ignore_index=True) if parts else empty
+    return Found(table, facts={"inputs": len(table)})
 
 
 READINGS: dict[str, dict[str, Any]] = {
@@ -238,7 +281,7 @@ READINGS: dict[str, dict[str, Any]] = {
 """Other readings of Eq. 2, by what is different."""
 
 
-@experiment(version=1, trains=True)
+@experiment(version=2, trains=True)
 def feature_decisions(*corpora: Corpus, encoder: Encoder, seed: int = 0, **plan: Any) -> Found:
     """What another reading of Eq. 2 does to the types: how many heads change theirs.
 
@@ -259,39 +302,3 @@ def feature_decisions(*corpora: Corpus, encoder: Encoder, seed: int = 0, **plan:
         counts = {f"n_{name}": (types == name).sum() if named else np.nan for name in TYPES}
         rows.append(row | counts)
     return Found(pd.DataFrame(rows), facts={"inputs": len(found.rows), "model": plan["model"]})
-
-
-# --- before and after fine-tuning -----------------------------------------------------------------
-
-
-@experiment(version=1)
-def type_moves(*tables: pd.DataFrame, models: Sequence[str]) -> Found:
-    """The type of every head before and after, for each fine-tuned model (Fig. 4).
-
-    tables  those of `head_types`, the pre-trained model's first
-    table   task (the model), layer, head, before, after, changed
-    """
-    if not {PRETRAINED, QUESTIONS} <= set(models):
-        raise BadValue(f"types of {', '.join(models)}; expected {PRETRAINED} and {QUESTIONS}, too.")
-    of_model = zip(models, tables, strict=True)
-    types = {model: table.set_index(["layer", "head"])["type"] for model, table in of_model}
-    types = pd.DataFrame(types).sort_index()
-    before = types[PRETRAINED].rename("before")
-    after = types.drop(columns=PRETRAINED).rename_axis(columns="task")
-    found = after.unstack([0, 1]).rename("after").reset_index().merge(before.reset_index())
-    found["changed"] = found["before"] != found["after"]
-    depth = (found["layer"] - 1) / found["layer"].max()
-    shares = types.apply(lambda own: own.value_counts(normalize=True)).fillna(0.0)
-    top = (types.loc[types.index[-1][0]] == MIXED).sum()  # dense&vertical heads of the last layer
-    both = [PRETRAINED, QUESTIONS]
-    numbers = {
-        "moves.largest_distance": shares.sub(shares[PRETRAINED], axis=0).abs().sum().max() / 2,
-        "moves.same": 1 - found["changed"].mean(),
-        "moves.last_minus_first": found["changed"][depth >= 2 / 3].mean()
-        - found["changed"][depth < 1 / 3].mean(),
-        "moves.top_dense_vertical": top[both].min() - top.drop(both).max(),
-    }
-    same = 1 - found.groupby("task")["changed"].mean()
-    numbers |= {f"moves.{model}.same": share for model, share in same.items()}
-    table = found[["layer", "head", "before", "after", "changed", "task"]]
-    return Found(table, {name: Finding(float(value)) for name, value in numbers.items()})

@@ -1,4 +1,4 @@
-"""Fig. 5: the maps of every head for one input, as a wall in which a click opens a head."""
+"""Fig. 5: the maps of every head for one input, as a wall, and whether clusters look different."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.colors import to_rgb
 from PIL import Image
+from torch.nn.functional import adaptive_avg_pool2d
 
-from attnlib.attention.encode import Collator, tokenized
+from attnlib.attention.encode import Collator, tokenized, truncated
 from attnlib.attention.tap import all_maps
-from attnlib.data.corpora import Corpus
+from attnlib.data.corpora import Corpus, examples_digest
 from attnlib.data.examples import Question, sentence_starts
 from attnlib.errors import BadValue
 from attnlib.measuring.head_tables import head_rows
@@ -28,11 +29,14 @@ from bookkit.store import Found, experiment
 from bookkit.templates import filled
 from experiments.guan2020.models import model_of
 from experiments.guan2020.type_figures import TYPE_LOOKS, feature_name, feature_order, typed_heads
+from experiments.guan2020.types import group_of
 
 STEPS = 255
 """A weight is kept as a whole number of so many steps."""
 LONGEST = 64
 """Pieces of an input: a map of more would be finer than its place on the page."""
+SIDE = 32
+"""Pixels of a map, in either direction, when its looks are compared."""
 HEAVIEST = 360_000
 """Bytes of the picture; beyond, the strengths are rounded to fewer steps."""
 STYLE, SCRIPT = (asset(Path(__file__).with_suffix(suffix)) for suffix in (".css", ".js"))
@@ -92,6 +96,60 @@ def unpacked(table: pd.DataFrame, n_tokens: int) -> np.ndarray:
     bytes_of = (np.frombuffer(base64.b64decode(text), np.uint8) for text in ordered["map"])
     maps = np.stack([one.reshape(n_tokens, n_tokens) for one in bytes_of]) / STEPS
     return np.asarray(maps.reshape(-1, n_heads, n_tokens, n_tokens))
+
+
+# --- whether maps of one cluster look alike -------------------------------------------------------
+
+
+def unseen(corpus: Corpus, seen: Corpus, *, limit: int) -> Corpus:
+    """The first examples of a corpus that are not in another one."""
+    known = {one.id for one in seen.examples}
+    rest = tuple(one for one in corpus.examples if one.id not in known)[:limit]
+    if not rest:
+        raise BadValue(f"'{corpus.name}' has no input besides those of '{seen.name}'.")
+    return replace(corpus, examples=rest, digest=examples_digest(rest))
+
+
+@experiment(version=1, trains=True)
+def cluster_looks(
+    *given: Any,
+    encoder: Encoder,
+    model: str,
+    task: str | None,
+    recipe: Mapping[str, Any] | None,
+    max_length: int,
+) -> Found:
+    """For every input, how many maps look most like those of their own cluster.
+
+    given  what the model learns from, if anything; inputs; the table of `head_types`
+    table  article, share: see `nearest_to_own`
+    """
+    *train, inputs, types = given
+    own = model_of(*train, encoder=encoder, task=task, recipe=recipe)
+    names = types.sort_values(["layer", "head"])["type"].to_numpy()
+    rows = []
+    for example, coded in zip(inputs.examples, tokenized(inputs.examples, own), strict=True):
+        cut = truncated(coded, max_length) if len(coded) > max_length else coded
+        maps = all_maps(own, Collator(own)([cut])).flatten(0, 1)
+        small = adaptive_avg_pool2d(maps, SIDE).sqrt().flatten(1).double().cpu().numpy()
+        rows.append({"article": group_of(example), "share": nearest_to_own(small, names)})
+    return Found(pd.DataFrame(rows), facts={"inputs": len(rows), "passes": len(rows)})
+
+
+def nearest_to_own(maps: np.ndarray, names: np.ndarray) -> float:
+    """The share of maps (head, pixel) that are nearest to the mean map of their own cluster.
+
+    The mean of its own cluster is taken without the map itself; a head alone in its cluster is
+    left out.
+    """
+    of = names[:, None] == np.unique(names)  # head cluster
+    n, sums = of.sum(0), of.T.astype(float) @ maps
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = (sums - of[..., None] * maps[:, None]) / (n - of)[..., None]
+    away = np.linalg.norm(maps[:, None] - means, axis=-1)
+    compared = (n > 1)[of.argmax(1)]
+    hits = away.argmin(1) == of.argmax(1)
+    return float(hits[compared].mean()) if compared.any() else np.nan
 
 
 # --- the page -------------------------------------------------------------------------------------

@@ -27,11 +27,10 @@ from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Question
 from attnlib.data.tasks import Task
 from attnlib.errors import BadValue
-from attnlib.measuring.bootstrap import percentile_interval
 from attnlib.progress import counting
 from bookkit.claims import Finding
-from experiments.shared.intervals import chance_p
-from experiments.shared.training.answers import check_answered, group_numbers, score_answers
+from experiments.shared.intervals import chance_p, drawn, drawn_weights
+from experiments.shared.training.answers import check_answered, score_answers
 from experiments.shared.training.finetune import FineTuned
 from experiments.shared.training.glue import labels_of, row_scores
 from experiments.shared.training.spanmodel import (
@@ -143,29 +142,42 @@ def spread_out(groups: Sequence[str], n: int) -> list[int]:
 
 def paired_loss(
     one: Float[np.ndarray, " question"],
-    other: Float[np.ndarray, "*draw question"],
+    other: Float[np.ndarray, " question"],
     groups: Sequence[str],
     *,
     seed: int = 0,
 ) -> Finding:
     """How much lower `one` is than `other` on the same questions, on average.
 
-    other   of one variant, or of several random sets, over which the mean is taken
     groups  of each question, what is drawn again as a whole, such as its article
-    The interval comes from drawing groups, and random sets, again; NaN with a single group.
+    The interval comes from drawing groups again; NaN with a single group.
     """
-    others = np.atleast_2d(other)
-    group = group_numbers(groups)
-    sizes = np.bincount(group).astype(float)
-    sums = np.stack([np.bincount(group, row - one) for row in others])
-    value = float(sums.sum() / len(sums) / sizes.sum())
-    if len(sizes) < 2:
-        return Finding(value)
-    generator = np.random.default_rng(seed)
-    drawn = generator.multinomial(len(sizes), np.full(len(sizes), 1 / len(sizes)), DRAWS)
-    sets = generator.multinomial(len(sums), np.full(len(sums), 1 / len(sums)), DRAWS)
-    spread = np.einsum("rd,dg,rg->r", sets / len(sums), sums, drawn) / (drawn @ sizes)
-    return Finding(value, *map(float, percentile_interval(spread)))
+    weights = drawn_weights(groups, DRAWS, seed=seed)
+    return drawn(weights @ (np.asarray(other) - one) / weights.sum(1))
+
+
+def beyond_random(
+    own: Float[np.ndarray, " question"],
+    sets: Float[np.ndarray, "set question"],
+    groups: Sequence[str],
+    *,
+    seed: int = 0,
+) -> Finding:
+    r"""How much lower `own` is than random sets of heads, on the same questions.
+
+    .. math:: \frac{1}{S} \sum_s \bar x_s - \bar x_{own}, \quad
+              \text{interval of } \bar x^*_{s(b)} - \bar x^*_{own} \text{ over draws } b
+
+    The interval is the one in which a *single* random set would lie: every draw takes one set and
+    draws the groups, such as articles, again. A random set in the place of `own` so leaves 0
+    outside in about one case of twenty. (An interval for the mean of all sets would say how well
+    that mean is known: with many sets nearly every set would differ from it.)
+    """
+    weights = drawn_weights(groups, DRAWS, seed=seed)
+    less = (np.asarray(sets) - own) @ weights.T / weights.sum(1)  # set draw
+    places = np.random.default_rng([seed, 1]).integers(0, len(less), len(weights))
+    spread = less[places, np.arange(len(places))]
+    return drawn([less[:, 0].mean(), *spread[1:]])
 
 
 def harm_p_value(ours: float, draws: Float[np.ndarray, " draw"]) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from zlib import crc32
 
 import numpy as np
+import pandas as pd
 from scipy.stats import rankdata
 
 from attnlib.measuring.bootstrap import LEVEL, REPLICATES, Estimate, estimate, percentile_interval
@@ -16,12 +17,35 @@ TAIL = 100 * (1 - LEVEL) / 2
 """Percent of the draws below an interval, and as many above it."""
 
 
-def drawn(values: Sequence[float] | np.ndarray) -> Finding:
-    """The first value with the interval of the others, which come from inputs drawn again."""
+def drawn(values: Sequence[float] | np.ndarray, *, missing: float = 1.0) -> Finding:
+    """The first value with the interval of the others, which come from inputs drawn again.
+
+    missing  the largest share of draws that may be undefined; beyond it there is no interval
+    """
     whole = np.asarray(values, float)
-    if np.isnan(whole[0]) or np.isnan(whole[1:]).all():
+    undefined = np.isnan(whole[1:])
+    if np.isnan(whole[0]) or undefined.all() or undefined.mean() > missing:
         return Finding(float(whole[0]))
     return Finding(float(whole[0]), *map(float, percentile_interval(whole[1:])))
+
+
+def drawn_weights(
+    groups: Sequence[object] | np.ndarray, draws: int = REPLICATES, *, seed: int = 0
+) -> np.ndarray:
+    """How often each thing counts: once, then as often as its group is drawn again.
+
+    groups   of each thing, what is drawn again as a whole, such as its article
+    returns  (1 + draw, thing); the first row alone where all things are of one group, which tells
+             nothing about others
+
+    The weighted mean of each row is the number and its draws, as `drawn` takes them.
+    """
+    group = pd.factorize(np.asarray(groups, dtype=object))[0]
+    n = int(group.max()) + 1
+    if n < 2:
+        return np.ones((1, len(group)))
+    counts = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), draws)
+    return np.vstack([np.ones(len(group)), counts[:, group]])
 
 
 def drawn_places(n: int, generator: np.random.Generator) -> np.ndarray:

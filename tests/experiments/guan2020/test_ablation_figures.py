@@ -21,10 +21,11 @@ from experiments.guan2020.ablation_figures import (
     HARM,
     RELIEF,
     ablation_rows,
-    excess_bars,
+    beyond_bars,
     head_effects,
     paper_table,
     phrase,
+    power_curves,
 )
 from experiments.guan2020.type_figures import TYPE_LOOKS
 from tests.figures import check_readable, check_tables
@@ -71,11 +72,14 @@ def ablations() -> pd.DataFrame:
             excess = -20.0 if row in BEYOND else 15.0 if row in MILDER else draw.normal()
             control = ours - excess
             one |= {"control_f1": control, "control_low": control - 6, "control_high": control + 6}
-            one |= {"excess": excess, "excess_low": excess - 4, "excess_high": excess + 4}
+            for score, scale in (("f1", 1.0), ("loss", 0.05)):
+                ends = {"value": -excess, "low": -excess - 4, "high": -excess + 4}
+                one |= {f"{score}_beyond_{end}": scale * value for end, value in ends.items()}
             one |= {"p": 0.01 if row in BEYOND else 0.5}
         rows.append(one)
     table = pd.DataFrame(rows)
     table["f1_low"], table["f1_high"] = table["f1"] - 2, table["f1"] + 2
+    table["loss"], table["error"] = 4 - table["f1"] / 25, 1 + 0.1 * table["row"]
     return table.sample(frac=1, random_state=0)
 
 
@@ -97,8 +101,9 @@ def drawings() -> list[Drawing]:
         ablation_rows(ablations()),
         ablation_rows(ablations()[bare]),
         ablation_rows(ablations().query("kind == 'prune'")),
-        excess_bars(ablations()),
-        excess_bars(ablations().query("row == 3")),
+        beyond_bars(ablations()),
+        beyond_bars(ablations().query("row == 3")),
+        power_curves(ablations()),
         head_effects(effects(12, 12)),
         head_effects(effects(24, 16).assign(loss=lambda table: -table["loss"])),
     ]
@@ -115,7 +120,8 @@ def test_every_figure_can_be_read_on_every_page() -> None:
 
 CASES: list[tuple[Callable[..., object], pd.DataFrame, str]] = [
     (ablation_rows, ablations(), "f1_low"),
-    (excess_bars, ablations(), "excess_high"),
+    (beyond_bars, ablations(), "loss_beyond_high"),
+    (power_curves, ablations(), "error"),
     (paper_table, ablations(), "em"),
     (head_effects, effects(), "loss"),
 ]
@@ -128,7 +134,7 @@ def test_tables_are_checked_and_left_as_they_were(
     check_tables(make, [table], column)
 
 
-@pytest.mark.parametrize("make", [ablation_rows, excess_bars, paper_table])
+@pytest.mark.parametrize("make", [ablation_rows, beyond_bars, paper_table])
 def test_wrong_rows_are_named(make: Callable[..., object]) -> None:
     table = ablations()
     with pytest.raises(BadValue, match="kind is 'burn'"):
@@ -203,30 +209,41 @@ def test_groups_are_named_once_above_their_rows() -> None:
 
 
 def test_rows_without_random_heads_have_no_marks_of_them() -> None:
-    alone = ablation_rows(ablations().drop(columns=["excess_high", "control_f1", "p"]))
+    alone = ablation_rows(ablations().drop(columns=["f1_beyond_low", "control_f1", "p"]))
     _, panel = alone.figure.axes
     assert "random heads, same layers" not in {one.get_label() for one in panel.lines}
 
 
-def test_excess_is_a_bar_with_its_sign() -> None:
-    drawing = excess_bars(ablations())
-    (panel,) = drawing.figure.axes
+def test_what_goes_beyond_random_is_a_bar_with_its_sign() -> None:
+    drawing = beyond_bars(ablations())
     table = ablations().sort_values("row").query("types != ''").reset_index(drop=True)
-    bars = {
-        round(bar.get_y() + bar.get_height() / 2): (bar.get_width(), to_hex(bar.get_facecolor()))
-        for group in panel.containers
-        for bar in group.patches  # type: ignore[attr-defined]
-    }
-    assert len(bars) == len(table) == 18
-    for place, row in table.iterrows():
-        width, colour = bars[place]  # type: ignore[index]
-        assert width == pytest.approx(row["excess"])
-        expected = HARM if row["row"] in BEYOND else RELIEF if row["row"] in MILDER else style.FAINT
-        assert colour == expected
-    labels = [text.get_text() for text in panel.get_yticklabels()]
+    for panel, score in zip(drawing.figure.axes, ("f1", "loss"), strict=True):
+        bars = {
+            round(bar.get_y() + bar.get_height() / 2): (bar.get_width(), bar.get_facecolor())
+            for group in panel.containers
+            for bar in group.patches  # type: ignore[attr-defined]
+        }
+        assert len(bars) == len(table) == 18
+        for place, row in table.iterrows():
+            width, colour = bars[place]  # type: ignore[index]
+            assert width == pytest.approx(row[f"{score}_beyond_value"])
+            less = RELIEF if row["row"] in MILDER else style.FAINT
+            assert to_hex(colour) == (HARM if row["row"] in BEYOND else less)
+    labels = [text.get_text() for text in drawing.figure.axes[0].get_yticklabels()]
     assert labels[1] == "prune diagonal  3"
     with pytest.raises(BadValue, match="no ablation has a control"):
-        excess_bars(ablations().assign(excess=NAN))
+        beyond_bars(ablations().assign(f1_beyond_value=NAN))
+
+
+def test_the_power_of_a_loss_is_that_of_drawn_samples() -> None:
+    """An interval is the estimate and 1.96 errors to either side."""
+    (panel,) = power_curves(ablations()).figure.axes
+    curve = line(panel, DIAGONAL)  # row 3
+    loss, seen = (np.asarray(one, float) for one in curve.get_data())
+    assert seen[0] == pytest.approx(5, abs=0.1)
+    error, at = 1.3, int(np.searchsorted(loss, 3.0))
+    estimates = np.random.default_rng(0).normal(loss[at], error, 20_000)
+    assert seen[at] == pytest.approx(100 * (np.abs(estimates) > 1.96 * error).mean(), abs=1)
 
 
 # The paper's tables
@@ -271,7 +288,7 @@ def test_the_table_has_the_papers_layout(number: str, first: int, last: int) -> 
         texts = cells.texts(line_no)[1 if number == "2" else 0 :]
         one = table.loc[row]
         assert texts[0] == str(row)
-        signs = texts[1:-6]
+        signs = texts[1:-7]
         touched = one["types"].split("+") if one["types"] else []
         if number == "2":
             sign = {"prune": "✗", "substitute": "1/L"}.get(one["kind"], "")
@@ -286,7 +303,8 @@ def test_the_table_has_the_papers_layout(number: str, first: int, last: int) -> 
         beside = [f"{one[n]:.2f}" if row else "–" for n in ("paper_em", "paper_f1")]
         control = f"{one['control_f1']:.1f}" if touched else "–"
         heads = str(one["n_heads"]) if touched else "–"
-        assert texts[-6:] == [heads, f"{one['em']:.1f}", beside[0], interval, beside[1], control]
+        told = [heads, f"{one['em']:.1f}", beside[0], interval, beside[1], control]
+        assert texts[-7:] == [*told, f"{one['loss']:.2f}"]
 
 
 def test_a_table_has_its_own_rows_and_the_caption_it_is_given() -> None:

@@ -17,8 +17,8 @@ from experiments.guan2020 import clusters
 from experiments.guan2020.clusters import (
     REGULARISATION,
     SPLITS,
-    against_one_cloud,
     best_k,
+    clearness,
     cluster_counts,
     gaussian_twin,
     matched,
@@ -352,21 +352,14 @@ def test_clear_clusters_beat_a_cloud_and_a_cloud_does_not() -> None:
     corners = 0.85 * np.eye(4) + 0.0375
     clear = np.abs(blobs(corners, 8, spread=0.01))
     clear /= clear.sum(1, keepdims=True)
-    result = against_one_cloud(clear, seed=0, draws=19, starts=3)
-    assert result["p_value"] == 1 / 20
-    assert result["value"] > 0.8 > result["high"]
+    how: dict[str, int] = {"k": 4, "seed": 0, "starts": 3}
+    clouds = [clearness(simplex_twin(clear, seed=each), **how) for each in range(19)]
     labels = fitted(clear, 4, seed=0, starts=3).labels
-    assert result["value"] == pytest.approx(np.mean(silhouette_of(clear, labels.tolist())))
-    null = against_one_cloud(simplex_twin(shares(32), seed=5), seed=0, draws=19, starts=3)
-    assert null["p_value"] > 0.05
-    assert null["low"] <= null["median"] <= null["high"]
-
-
-def test_the_test_against_a_cloud_refuses_what_has_no_silhouette() -> None:
-    with pytest.raises(BadValue, match="k is 1"):
-        against_one_cloud(shares(9), 1, seed=0)
-    with pytest.raises(BadValue, match="draws is 0"):
-        against_one_cloud(shares(9), seed=0, draws=0)
+    assert clearness(clear, **how) == pytest.approx(np.mean(silhouette_of(clear, labels.tolist())))
+    assert clearness(clear, **how) > 0.8 > max(clouds)
+    own = simplex_twin(shares(32), seed=5)
+    clouds = [clearness(simplex_twin(own, seed=each), **how) for each in range(19)]
+    assert clearness(own, **how) < max(clouds)
 
 
 # Matching

@@ -29,6 +29,7 @@ from experiments.shared.ablation import (
     Answers,
     Outcome,
     ablated,
+    beyond_random,
     disabled,
     drawn_changes,
     every_head_and_layer,
@@ -38,6 +39,7 @@ from experiments.shared.ablation import (
     points,
     spread_out,
 )
+from experiments.shared.intervals import drawn_weights
 from experiments.shared.training.finetune import FineTuned, finetuned
 from experiments.shared.training.glue import accuracy, f1, pearson
 from experiments.shared.training.spanmodel import SpanHead, SpanReader
@@ -273,16 +275,15 @@ def scores(seed: int, *shape: int) -> np.ndarray:
 def naive_interval(
     one: np.ndarray, others: np.ndarray, groups: Sequence[str], n: int = 2000
 ) -> tuple[float, float]:
-    """Articles and random sets drawn again, a question at a time."""
+    """Articles and one of the random sets drawn again, a question at a time."""
     generator = np.random.default_rng(99)
     names = sorted(set(groups))
     found = []
     for _ in range(n):
         articles = generator.choice(names, len(names))
-        sets = generator.integers(0, len(others), len(others))
+        other = others[generator.integers(len(others))]
         places = [p for name in articles for p in range(len(groups)) if groups[p] == name]
-        differences = [others[sets][:, places].mean(0) - one[places]]
-        found.append(float(np.concatenate(differences).mean()))
+        found.append(float(np.mean([other[place] - one[place] for place in places])))
     found.sort()
     return found[round(0.025 * n)], found[round(0.975 * n) - 1]
 
@@ -298,27 +299,63 @@ def check_interval(found: Callable[..., Finding], n_draws: int) -> None:
     assert got.low < got.value < got.high
 
 
-@pytest.mark.parametrize("n_draws", [1, 4])
-def test_the_interval_is_that_of_a_plain_bootstrap(n_draws: int) -> None:
-    check_interval(paired_loss, n_draws)
+def test_the_interval_is_that_of_a_plain_bootstrap() -> None:
+    check_interval(paired_loss, 1)
 
 
-@pytest.mark.parametrize("bug", ["sign", "questions alone", "sets not drawn", "mean of articles"])
+def test_the_interval_is_where_one_random_set_would_lie() -> None:
+    check_interval(beyond_random, 4)
+
+
+def of_the_mean(one: np.ndarray, sets: np.ndarray, groups: Sequence[str]) -> Finding:
+    """The first edition's interval: articles, and all random sets, drawn again, and their mean."""
+    generator, n = np.random.default_rng(0), len(sets)
+    weights = drawn_weights(groups, 300)
+    less = (sets - one) @ weights.T / weights.sum(1)
+    chosen = generator.multinomial(n, np.full(n, 1 / n), less.shape[1]) / n
+    spread = (chosen * less.T).sum(1)
+    return Finding(float(less[:, 0].mean()), *np.percentile(spread[1:], [2.5, 97.5]))
+
+
+@pytest.mark.parametrize("bug", ["sign", "questions alone", "mean of sets", "mean of articles"])
 def test_planted_wrong_differences_are_caught(bug: str) -> None:
     def wrong(one: np.ndarray, other: np.ndarray, groups: Sequence[str]) -> Finding:
+        other = np.atleast_2d(other)
         if bug == "sign":
-            return paired_loss(np.atleast_2d(other).mean(0), one, groups)
+            return beyond_random(-one, -other, groups)
         if bug == "questions alone":
-            return paired_loss(one, other, [str(place) for place in range(len(groups))])
-        if bug == "sets not drawn":
-            return paired_loss(one, np.atleast_2d(other).mean(0), groups)
+            return beyond_random(one, other, [str(place) for place in range(len(groups))])
+        if bug == "mean of sets":
+            return of_the_mean(one, other, groups)
         members = [[p for p, g in enumerate(groups) if g == name] for name in sorted(set(groups))]
-        less = np.atleast_2d(other).mean(0) - one
-        even = np.array([less[places].mean() for places in members])
-        return paired_loss(np.zeros(len(even)), even, sorted(set(groups)))
+        even = np.stack([(other - one)[:, places].mean(1) for places in members], axis=1)
+        return beyond_random(np.zeros(len(members)), even, sorted(set(groups)))
 
     with pytest.raises(AssertionError):
-        check_interval(wrong, 4)
+        check_interval(wrong, 1 if bug in ("questions alone", "mean of articles") else 4)
+
+
+@pytest.mark.parametrize(
+    ("interval", "least", "most"), [(beyond_random, 0.0, 0.1), (of_the_mean, 0.3, 1.0)]
+)
+def test_a_random_set_in_the_types_place_is_rarely_different(
+    interval: Callable[..., Finding], least: float, most: float
+) -> None:
+    """About one random set of twenty is called different from the others, not one of three."""
+    generator = np.random.default_rng(5)
+    groups = [f"a{place % 10}" for place in range(40)]
+    of_set, of_question = generator.normal(0, 0.1, (60, 1)), generator.normal(0, 0.2, 40)
+    sets = 0.6 + of_set + of_question + generator.normal(0, 0.1, (60, 40))
+    found = [interval(one, np.delete(sets, at, 0), groups) for at, one in enumerate(sets)]
+    different = np.mean([one.low > 0 or one.high < 0 for one in found])
+    assert least <= different <= most
+
+
+def test_a_set_far_from_all_others_is_different() -> None:
+    sets = scores(1, 30)
+    groups = [f"a{place}" for place in range(len(GROUPS))]
+    assert beyond_random(sets[0] - 1, sets, groups).low > 0
+    assert beyond_random(sets[0] + 1, sets, groups).high < 0
 
 
 def test_a_difference_is_positive_where_the_first_is_lower() -> None:
@@ -326,9 +363,9 @@ def test_a_difference_is_positive_where_the_first_is_lower() -> None:
     groups = ["a", "a", "b", "b", "c", "c"]
     found = paired_loss(lower, higher, groups)
     assert (found.value, found.low, found.high) == pytest.approx((0.5, 0.5, 0.5))
-    found = paired_loss(lower, np.stack([higher, lower]), groups)
+    found = beyond_random(lower, np.stack([higher, lower]), groups)
     assert found.value == pytest.approx(0.25)
-    assert (found.low, found.high) == pytest.approx((0.0, 0.5))  # either set may be drawn twice
+    assert (found.low, found.high) == pytest.approx((0.0, 0.5))  # one of the two sets
 
 
 def test_swapped_rows_give_the_mirrored_interval() -> None:
@@ -341,9 +378,9 @@ def test_swapped_rows_give_the_mirrored_interval() -> None:
 
 def test_differences_are_seeded() -> None:
     one, other = scores(2), scores(3, 5)
-    first = paired_loss(one, other, GROUPS, seed=1)
-    assert paired_loss(one, other, GROUPS, seed=1) == first
-    again = paired_loss(one, other, GROUPS, seed=2)
+    first = beyond_random(one, other, GROUPS, seed=1)
+    assert beyond_random(one, other, GROUPS, seed=1) == first
+    again = beyond_random(one, other, GROUPS, seed=2)
     assert again.value == first.value and again.low != first.low
 
 
@@ -358,8 +395,9 @@ def test_groups_may_be_mixed_and_have_any_name() -> None:
 
 
 def test_one_article_has_no_interval() -> None:
-    found = paired_loss(np.array([0.0, 0.5]), np.array([[1.0, 0.5]] * 3), ["a", "a"])
-    assert found.value == 0.5 and math.isnan(found.low) and math.isnan(found.high)
+    one, other = np.array([0.0, 0.5]), np.array([1.0, 0.5])
+    for found in (paired_loss(one, other, ["a", "a"]), beyond_random(one, [other] * 3, ["a"] * 2)):
+        assert found.value == 0.5 and math.isnan(found.low) and math.isnan(found.high)
 
 
 # --- how rare such harm is among random sets ------------------------------------------------------
