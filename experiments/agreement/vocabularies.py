@@ -19,6 +19,15 @@ from attnlib.measuring.roles import THRESHOLD
 from attnlib.measuring.significance import ALPHA, drawn_moments, from_moments
 from attnlib.models import Encoder
 from bookkit.store import Found, experiment
+from experiments.agreement.draws import (
+    PerHead,
+    all_heads,
+    drawn_counts,
+    halved_counts,
+    mean_of,
+    reliability,
+    with_draws,
+)
 from experiments.agreement.head_numbers import BLOCK, Sighting, sighting_of
 from experiments.clark2019.surface import BEHAVIOURS
 from experiments.kovaleva2019.patterns import PATTERNS
@@ -26,9 +35,8 @@ from experiments.shared.head_types import TYPES, fitted, named_types
 from experiments.shared.intervals import drawn
 from experiments.shared.sortings import agreement_kappa
 
-DRAWS = 200
-"""Times that the inputs are drawn again and every head is named anew."""
-HALVES = 20
+STABLE = 100
+"""Times that the documents are halved, and every head is named on both halves."""
 DIGITS = "0123456789abcdef"
 JUDGED = {"local": "local", "block": BLOCK, "delimiter": "delimiter", "syntactic": "syntactic"}
 """Pande's coarse roles, and the score each is judged by: block by the authors' (its printed one
@@ -51,7 +59,26 @@ _WORDS: dict[str, dict[str, str]] = tomllib.loads(
 )
 NAMES, SHORT, ASKED = _WORDS["vocabularies"], _WORDS["short"], _WORDS["questions"]
 MEASURES, MEASURE_NAMES = _WORDS["measures"], _WORDS["short_measures"]
-SAYINGS = _WORDS["sayings"]
+SAYINGS, AGAINST = _WORDS["sayings"], _WORDS["against"]
+PAPERS = ("cost", "gradient", "change", "relations", "roles")
+"""Of the measures, what each paper would call important."""
+POOLED: Mapping[str, Sequence[str]] = {
+    "effects": ("cost", "influence", "loss"),
+    "changes": ("change",),
+    **dict.fromkeys(("zero", "mean"), ("influence", "loss")),
+}
+"""Experiments with a table for every task, and the numbers in it."""
+SINGLE = {
+    "gradients": ("gradient",),
+    "skill": ("relations",),
+    "attention": ("sep", "near", "roles"),
+}
+"""Experiments with one table, and the numbers in it."""
+PLAIN = {
+    "questions": {"questions": "cost", "sway": "influence"},
+    "coreference": {"coreference": "accuracy"},
+}
+"""The same for numbers without draws, and the columns they are in."""
 QUESTIONS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "near": {
         "clark": ("previous", "next", "self"),
@@ -72,15 +99,15 @@ QUESTIONS: Mapping[str, Mapping[str, Sequence[str]]] = {
         "pande": (NO_ROLE, "block", "syntactic", "block+syntactic"),
     },
 }
-"""Questions that all vocabularies answer, with the labels that say yes: does a head look near, at
-special tokens, at neither?"""
+"""Questions that all vocabularies answer, with the labels that say yes: does a head attend to
+neighbours, to special tokens, to neither?"""
 
 Counts = Float[np.ndarray, "draw input"]
 Naming = tuple[np.ndarray, np.ndarray]
 """Labels (head,) of all inputs, and (draw, head) of inputs drawn again."""
 
 
-@experiment(version=1, reads=["spacy-en"], trains=True)
+@experiment(version=2, reads=["spacy-en"], trains=True)
 def head_labels(
     corpus: Corpus,
     *,
@@ -90,7 +117,7 @@ def head_labels(
     twin: bool = False,
     seed: int = 0,
 ) -> Found:
-    """The class of every head in every vocabulary, and its class when inputs are drawn again.
+    """The class of every head in every vocabulary, and its class when documents are drawn again.
 
     school, twin  see `sighting_of`
     threshold     the mean bias that makes a role of Pande's
@@ -99,10 +126,7 @@ def head_labels(
     facts  halves: vocabulary -> Cohen's kappa of the labels of two halves of the inputs, many times
     """
     seen = sighting_of(corpus, encoder=encoder, school=school, twin=twin, seed=seed)
-    generator = np.random.default_rng(seed)
-    n = seen.n_inputs
-    again = generator.multinomial(n, np.full(n, 1 / n), size=DRAWS)
-    named = named_heads(seen, np.vstack([np.ones(n), again]), seed, threshold)
+    named = named_heads(seen, drawn_counts(seen.documents, seed), seed, threshold)
     tables = []
     for name, classes in VOCABULARIES.items():
         first, rest = named[name][0], named[name][1:]
@@ -111,9 +135,40 @@ def head_labels(
         table.insert(0, "vocabulary", name)
         table["draws"] = ["".join(DIGITS[place] for place in head) for head in rest.T]
         tables.append(table)
-    halves = _halves(seen, generator, seed, threshold)
-    facts = {"inputs": n, "passes": n, "corpus": corpus.name, "halves": halves}
+    n = seen.n_inputs
+    facts = {"inputs": n, "passes": n, "corpus": corpus.name}
+    facts |= {"halves": _halves(seen, seed, threshold)}
     return Found(pd.concat(tables, ignore_index=True), facts=facts)
+
+
+@experiment(version=1, reads=["spacy-en"], trains=True)
+def head_attention(
+    corpus: Corpus,
+    *,
+    encoder: Encoder,
+    school: Mapping[str, Any],
+    threshold: float = THRESHOLD,
+    seed: int = 0,
+) -> Found:
+    """What sayings speak of, for every head, on documents drawn again: the draws of `head_labels`.
+
+    table  layer, head, then with `_low`, `_high` and `_draws`: sep (attention to [SEP]), near (to
+           the previous token, the next one and the token itself), roles (how many of Pande's)
+    facts  reliability of the order of heads by each
+    """
+    seen = sighting_of(corpus, encoder=encoder, school=school, seed=seed)
+    near = sum(seen.values[f"mass_to_{where}"] for where in ("previous", "next", "self"))
+    n_roles = np.array([0 if one == NO_ROLE else one.count("+") + 1 for one in ROLE_SETS])
+    measures: dict[str, PerHead] = {
+        "sep": mean_of(seen.values["mass_to_sep"]),
+        "near": mean_of(np.asarray(near)),
+        "roles": lambda counts: n_roles[_roles(seen, counts, threshold)].astype(float),
+    }
+    table, counts = all_heads(*seen.shape), drawn_counts(seen.documents, seed)
+    for name, of in measures.items():
+        table = with_draws(table, name, of(counts))
+    sure = {name: reliability(of, seen.documents, seed) for name, of in measures.items()}
+    return Found(table, facts={"inputs": seen.n_inputs, "reliability": sure})
 
 
 def named_heads(
@@ -184,15 +239,11 @@ def _roles(seen: Sighting, counts: Counts, threshold: float) -> np.ndarray:
     return np.array([ROLE_SETS.index(name) for name in sets])[bits]
 
 
-def _halves(
-    seen: Sighting, generator: np.random.Generator, seed: int, threshold: float
-) -> dict[str, list[float | None]]:
-    """Cohen's kappa of the labels on two halves of the inputs, for several random halves."""
+def _halves(seen: Sighting, seed: int, threshold: float) -> dict[str, list[float | None]]:
+    """Cohen's kappa of the labels on two halves of the documents, for many random halves."""
     found: dict[str, list[float | None]] = {name: [] for name in VOCABULARIES}
-    for _ in range(HALVES):
-        first = np.zeros(seen.n_inputs)
-        first[generator.permutation(seen.n_inputs)[: seen.n_inputs // 2]] = 1
-        named = named_heads(seen, np.stack([first, 1 - first]), seed, threshold)
+    for counts in halved_counts(seen.documents, seed, halves=STABLE):
+        named = named_heads(seen, counts, seed, threshold)
         for name, (one, other) in named.items():
             value = agreement_kappa(one, other)
             found[name].append(None if np.isnan(value) else value)
@@ -208,7 +259,7 @@ def labels_of(table: pd.DataFrame, vocabulary: str) -> Naming:
 
 
 def answers(labels: np.ndarray, vocabulary: str, question: str) -> np.ndarray:
-    """Whether each label says yes to a question, such as whether a head looks near."""
+    """Whether each label says yes to a question, such as whether a head attends to neighbours."""
     return np.isin(labels.astype(str), QUESTIONS[question][vocabulary])
 
 

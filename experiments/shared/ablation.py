@@ -8,7 +8,7 @@ comparison with random heads of the same layers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -185,12 +185,14 @@ class Answers:
 
     answers  (variant, example)   class indices or scores
     labels   (example,)
+    losses   (variant, example)   cross-entropy of the label, in nats; squared error of a score
     """
 
     names: tuple[str, ...]
     answers: NDArray[np.float64]
     labels: NDArray[np.float64]
     task: Task
+    losses: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
 
 
 def every_head_and_layer(
@@ -203,18 +205,30 @@ def every_head_and_layer(
 def disabled(
     model: FineTuned, corpus: Corpus, variants: Mapping[str, Variant], *, batch_size: int = 32
 ) -> Answers:
-    """The answers to a labelled corpus as it is and under each variant."""
+    """The answers to a labelled corpus as it is and under each variant, and their losses."""
     labels = labels_of(corpus, model.task).astype(np.float64)
-    found = np.empty((1 + len(variants), len(corpus)))
+    found, losses = (np.empty((1 + len(variants), len(corpus))) for _ in range(2))
     done = 0
     with torch.inference_mode(), counting() as tick:
         for batch in model.batches(corpus.examples, batch_size):
             states = replays(model.encoder, batch, [(), *variants.values()])
+            own = list(batch.index)
             for row, hidden in enumerate(states):
-                found[row, list(batch.index)] = model.answers(model.head(hidden, batch))
+                logits = model.head(hidden, batch)
+                found[row, own] = model.answers(logits)
+                losses[row, own] = _task_losses(logits, labels[own], model.task)
             done += len(batch)
             tick(done, len(corpus))
-    return Answers(("whole", *variants), found, labels, model.task)
+    return Answers(("whole", *variants), found, labels, model.task, losses)
+
+
+def _task_losses(logits: Tensor, labels: NDArray[np.float64], task: Task) -> NDArray[np.float64]:
+    """What the task is learnt by, for each input."""
+    logits = logits.detach().to("cpu", torch.float64)
+    if task.regression:
+        return np.asarray((logits[:, 0].numpy() - labels) ** 2)
+    wanted = torch.as_tensor(labels).long()
+    return np.asarray(functional.cross_entropy(logits, wanted, reduction="none").numpy())
 
 
 def points(found: Answers) -> NDArray[np.float64]:
