@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from scipy.stats.contingency import crosstab
 from sklearn.metrics import adjusted_mutual_info_score, confusion_matrix
-from sklearn.metrics.cluster import entropy, expected_mutual_information
+from sklearn.metrics.cluster import expected_mutual_information
 
 from attnlib.errors import BadValue
 
@@ -105,7 +105,7 @@ def information_by_chance(
         found.append(mutual_information(dealt_counts))
     # Dealing changes I alone: the classes keep their sizes, and so does what chance gives them.
     expected = expected_mutual_information(counts.astype(np.int64), len(first))
-    middle = (entropy(numbered(one)) + entropy(numbered(other))) / 2
+    middle = sum(float(mutual_information(crossed(own, own))) for own in (one, other)) / 2
     return np.asarray((np.concatenate(found) - expected) / (middle - expected))
 
 
