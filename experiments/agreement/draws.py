@@ -138,17 +138,18 @@ def mean_of(values: Float[np.ndarray, "input *axes"]) -> PerHead:
     return of
 
 
-# --- draws in tables: a column of lists -----------------------------------------------------------
+# --- draws in tables: a column of text, as a list could not be digested ---------------------------
 
 
 def with_draws(table: pd.DataFrame, name: str, values: np.ndarray) -> pd.DataFrame:
-    """A table of heads with a number more: of all inputs, its interval, and its draws.
+    """A table with a number more: of all inputs, its interval, and its draws as text.
 
-    values  (1 + draw, head)
+    values  (1 + draw, row)
     """
     low, high = percentile_interval(values[1:])
     found = {name: values[0], f"{name}_low": low, f"{name}_high": high}
-    return table.assign(**found, **{f"{name}_draws": list(values[1:].astype(np.float32).T)})
+    draws = [" ".join(f"{value:.5g}" for value in row) for row in values[1:].T]
+    return table.assign(**found, **{f"{name}_draws": draws})
 
 
 def all_heads(n_layers: int, n_heads: int) -> pd.DataFrame:
@@ -156,13 +157,14 @@ def all_heads(n_layers: int, n_heads: int) -> pd.DataFrame:
     return head_rows(of=np.empty((n_layers, n_heads)))[["layer", "head"]]
 
 
-def draws_of(table: pd.DataFrame, name: str) -> Float[np.ndarray, "draw head"]:
-    """The value of every head, then its draws; a column without draws has none."""
-    rows = table.sort_values(["layer", "head"])
+def draws_of(table: pd.DataFrame, name: str) -> Float[np.ndarray, "draw row"]:
+    """The value of every row, heads in order, then its draws; a column without draws has none."""
+    rows = table.sort_values(["layer", "head"]) if "layer" in table else table
     values = rows[name].to_numpy(float)[None]
     if f"{name}_draws" not in rows:
         return values
-    return np.vstack([values, np.stack(list(rows[f"{name}_draws"])).T.astype(float)])
+    draws = [np.array(one.split(), float) for one in rows[f"{name}_draws"]]
+    return np.vstack([values, np.stack(draws, axis=1)])
 
 
 # --- correlations over heads ----------------------------------------------------------------------

@@ -26,6 +26,7 @@ from experiments.agreement.draws import (
     all_heads,
     document_numbers,
     drawn_counts,
+    draws_of,
     halved_counts,
     left_out,
     mean_of,
@@ -120,7 +121,7 @@ def task_effects(answers: pd.DataFrame, inputs: Corpus, *, task: str, seed: int 
     """
     sweep, documents = sweep_of(answers, task), document_numbers(inputs.examples)
     table, facts = _measured(sweep, documents, sweep.measures(), seed)
-    spread = np.stack(table["cost_draws"].to_list()).std(1)
+    spread = draws_of(table, "cost")[1:].std(0)
     if sweep.task.regression:
         with np.errstate(invalid="ignore", divide="ignore"):
             p = erfc(np.abs(table["cost"]) / spread / np.sqrt(2))  # a normal tail
