@@ -442,7 +442,7 @@ def test_scores_drawn_again_are_scored_as_a_table_with_copies() -> None:
 
 
 def swept(n: int, spread: float, seed: int = 0) -> pd.DataFrame:
-    """Heads that change from 0 to 2 * spread of the answers, for better and worse in equal parts."""
+    """Heads that change from 0 to 2 * spread of the answers, as often for better as for worse."""
     draw = np.random.default_rng(seed)
     labels = draw.integers(0, 2, n)
     whole = np.where(draw.random(n) < 0.7, labels, 1 - labels)
