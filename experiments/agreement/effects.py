@@ -102,8 +102,8 @@ def sweep_of(answers: pd.DataFrame, task: str) -> Sweep:
     losses = [f"loss_{name.replace('-', '_')}" for name in rows]
     if missing := set(losses) - set(answers.columns):
         raise BadValue(f"the answers have no column '{min(missing)}'; run `disabled_answers` anew.")
-    given = [answers[names].to_numpy(float).T for names in (rows, losses)]
-    return Sweep(heads, answers["label"].to_numpy(float), *given, TASKS[task])
+    given, moved = (answers[names].to_numpy(float).T for names in (rows, losses))
+    return Sweep(heads, answers["label"].to_numpy(float), given, moved, TASKS[task])
 
 
 @experiment(version=2)

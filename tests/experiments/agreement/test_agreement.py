@@ -27,7 +27,6 @@ from bookkit.store import Found
 from experiments.agreement import (
     effects,
     head_numbers,
-    label_agreement,
     plain_words,
     skills,
     vocabularies,
@@ -35,11 +34,12 @@ from experiments.agreement import (
 from experiments.agreement.draws import DRAWS, all_heads, draws_of, jackknifed, with_draws
 from experiments.agreement.figures import head_links, signed
 from experiments.agreement.head_numbers import OFFSETS, ROLES, SURFACE, Sighting
-from experiments.agreement.label_agreement import PAIRS, TWIN
 from experiments.agreement.vocabularies import (
     JUDGED,
+    PAIRS,
     QUESTIONS,
     ROLE_SETS,
+    TWIN,
     VOCABULARIES,
     answers,
     labels_of,
@@ -337,7 +337,7 @@ def test_unanimous_heads_are_counted_among_those_that_clark_names() -> None:
 
 
 def test_the_wall_counts_every_head_once_in_every_pair() -> None:
-    wall = label_agreement.confusion_wall(labelled())
+    wall = vocabularies.confusion_wall(labelled())
     assert (wall.groupby(["one", "other"])["n"].sum() == LAYERS * HEADS).all()
     sums = wall.groupby(["one", "other"])["expected"].sum()
     assert sums.to_numpy() == pytest.approx(np.full(10, LAYERS * HEADS))
@@ -360,8 +360,8 @@ def test_the_wall_counts_every_head_once_in_every_pair() -> None:
     ],
 )
 def test_contradictions(row: str, one: str, column: str, other: str, odd: bool) -> None:
-    assert label_agreement._odd(row, one, column, other) is odd
-    assert label_agreement._odd(column, other, row, one) is odd
+    assert vocabularies._odd(row, one, column, other) is odd
+    assert vocabularies._odd(column, other, row, one) is odd
 
 
 # --- effects --------------------------------------------------------------------------------------
@@ -948,7 +948,7 @@ def test_single_texts_and_their_lengths(e5_small: Encoder) -> None:
     singles, pairs_too = (Corpus("x", "segment", es, {}, "", "") for es in ((one,), (one, two)))
     assert [describe_corpus(one)["pairs"] for one in (singles, pairs_too)] == [0, 1]
     n = len(e5_small.tokenizer("a cat")["input_ids"])
-    lengths = label_agreement.input_lengths(singles, encoder=e5_small).table
+    lengths = vocabularies.input_lengths(singles, encoder=e5_small).table
     assert lengths.to_dict("records") == [{"corpus": "x", "pieces": n}]
 
 
