@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -14,6 +15,8 @@ import pytest
 import torch
 from scipy.stats import rankdata, spearmanr
 
+from attnlib.attention.ablation import mean_outputs, run_changed
+from attnlib.attention.interventions import Intervention
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Segment, TaskExample
 from attnlib.data.tasks import TASKS
@@ -21,7 +24,8 @@ from attnlib.errors import BadValue
 from attnlib.measuring.best_heads import DIRECTIONS, accuracy_grid
 from attnlib.measuring.head_tables import head_rows
 from attnlib.measuring.significance import ALPHA, one_sided
-from attnlib.models import Encoder
+from attnlib.measuring.similarity import compared
+from attnlib.models import Encoder, load_encoder
 from bookkit.claims import Finding, load_paper
 from bookkit.store import Found
 from experiments.agreement import (
@@ -50,8 +54,12 @@ from experiments.kovaleva2019.patterns import PATTERNS, rule
 from experiments.shared.chapter import describe_corpus
 from experiments.shared.head_types import fitted, named_types
 from experiments.shared.sortings import adjusted_information, agreement_kappa, information_by_chance
+from experiments.shared.training.finetune import FineTuned, finetuned
 from experiments.shared.training.glue import row_scores
 from tests.attnlib.measuring.test_best_heads import picked, random_maps, random_trees
+from tests.experiments.shared.test_task_ablation import LONG
+from tests.experiments.shared.training.test_finetune import planted
+from tests.families import folders, one_thread
 from tests.maps import random_attention
 from tests.notebooks import defined_in
 
@@ -74,6 +82,8 @@ from tests.notebooks import defined_in
     *("head_importance", "forecasts", "importance_agreement", "sayings", "disabled_heads"),
     *("label_stability", "form_and_kind", "model_agreement"),
 )
+
+__all__ = ["folders", "one_thread"]  # fixtures
 
 ROOT = Path(__file__).parents[3]
 N, LAYERS, HEADS = 12, 4, 6
@@ -529,6 +539,63 @@ def test_medians_over_tasks_have_a_jackknife() -> None:
     influence = found["reliability.influence"]
     wanted = jackknifed(0.7, np.median(np.array([[0.9], [0.5], [0.7]]) + parts, axis=0).tolist())
     assert influence == wanted and influence.low < 0.7 < influence.high
+
+
+@pytest.fixture(scope="module")
+def tuned(
+    folders: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Encoder, FineTuned]:
+    bert = load_encoder(folders("bert"), device="cpu")
+    cache = tmp_path_factory.mktemp("tuned")
+    return bert, finetuned(bert, planted(40), "sst2", recipe=LONG, cache=cache)
+
+
+@pytest.mark.usefixtures("no_jackknife")
+def test_heads_replaced_by_zero_and_by_their_mean(
+    tuned: tuple[Encoder, FineTuned], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder, model = tuned
+    monkeypatch.setattr(effects, "tuned_model", lambda *given, **plan: model)
+    monkeypatch.setattr(effects, "FITTED", 10)
+    train, test = planted(40), planted(12, seed=3)
+    given: Any = {"encoder": encoder, "task": "sst2", "recipe": {}}
+    means = mean_outputs(model.encoder, model.batches(train.examples[:10]))
+    how: dict[str, Any] = {"zero": {}, "mean": {"means": means}}
+    for action, options in how.items():
+        found = effects.replaced_heads(train, test, action=action, **given)
+        row = found.table.set_index(["layer", "head"]).loc[(2, 4)]
+        variant = (Intervention(frozenset({(1, 3)}), action, **options),)
+        answers, losses = [], []
+        for part in ((), variant):  # one input at a time
+            logits = torch.cat(
+                [
+                    model.head(run_changed(model.encoder, batch, part), batch)
+                    for one in test.examples
+                    for batch in model.batches([one])
+                ]
+            )
+            answers.append(logits.argmax(1))
+            wanted = torch.tensor([one.label for one in test.examples])
+            losses.append(torch.nn.functional.cross_entropy(logits, wanted, reduction="none"))
+        assert row["influence"] == pytest.approx(
+            100 * (answers[0] != answers[1]).float().mean().item()
+        )
+        moved = (losses[1] - losses[0]).abs().mean().item()
+        assert row["loss"] == pytest.approx(moved, rel=1e-3) and moved > 0
+        assert set(found.facts["reliability"]) == {"influence", "loss"}
+
+
+def test_change_by_fine_tuning_is_one_minus_the_cosine(
+    tuned: tuple[Encoder, FineTuned], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder, model = tuned
+    monkeypatch.setattr(effects, "tuned_model", lambda *given, **plan: model)
+    test = planted(12, seed=3)
+    recipe = {"max_length": 24}
+    found = effects.head_changes(test, test, encoder=encoder, task="sst2", recipe=recipe)
+    cosines = compared(encoder, model.encoder, test.examples, max_length=24).mean(0)
+    assert found.table["change"].to_numpy() == pytest.approx(1 - cosines.ravel())
+    assert -1 <= found.facts["reliability"]["change"] <= 1
 
 
 # --- skills ---------------------------------------------------------------------------------------
