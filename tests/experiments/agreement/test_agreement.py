@@ -35,7 +35,14 @@ from experiments.agreement import (
     skills,
     vocabularies,
 )
-from experiments.agreement.draws import DRAWS, all_heads, draws_of, jackknifed, with_draws
+from experiments.agreement.draws import (
+    DRAWS,
+    all_heads,
+    drawn_counts,
+    draws_of,
+    jackknifed,
+    with_draws,
+)
 from experiments.agreement.figures import head_links, signed
 from experiments.agreement.head_numbers import OFFSETS, ROLES, SURFACE, Sighting
 from experiments.agreement.vocabularies import (
@@ -175,6 +182,29 @@ def test_an_input_drawn_twice_is_an_input_that_is_there_twice() -> None:
     )
     one, other = named_heads(seen, counts), named_heads(again, WHOLE)
     assert all(np.array_equal(one[name], other[name]) for name in VOCABULARIES)
+
+
+def test_labels_and_attention_are_of_the_same_draws_of_documents(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = sighting(2)
+    monkeypatch.setattr(vocabularies, "sighting_of", lambda *given, **options: seen)
+    monkeypatch.setattr(vocabularies, "STABLE", 5)
+    given: Any = {"encoder": None, "school": {}}
+    corpus = Corpus("toy", "segment", (), {}, "", "")
+    labels = vocabularies.head_labels(corpus, **given)
+    looks = vocabularies.head_attention(corpus, **given)
+    counts = drawn_counts(seen.documents, 0)
+    assert (counts[:, ::2] == counts[:, 1::2]).all()  # two inputs are one document
+    named = np.array(ROLE_SETS)[named_heads(seen, counts)["pande"]]
+    assert labels_of(labels.table, "pande")[1].tolist() == named[1:].tolist()
+    n_roles = [[0 if one == "none" else len(one.split("+")) for one in draw] for draw in named]
+    assert draws_of(looks.table, "roles").tolist() == n_roles
+    flat = seen.values["mass_to_sep"].reshape(N, -1)
+    wanted = np.stack([np.average(flat, axis=0, weights=row) for row in counts])
+    assert draws_of(looks.table, "sep") == pytest.approx(wanted, rel=1e-4)
+    assert all(len(own) == 5 for own in labels.facts["halves"].values())
+    assert set(looks.facts["reliability"]) == {"sep", "near", "roles"}
 
 
 def test_every_label_answers_every_question() -> None:
