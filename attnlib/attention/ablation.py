@@ -80,6 +80,23 @@ def matched_draws(
     ]
 
 
+def mean_outputs(encoder: Encoder, batches: Iterable[Batch]) -> Float[Tensor, "layer head dim"]:
+    """What each head hands on, the weighted values, on average over all real tokens of inputs."""
+    sums: dict[int, Tensor] = {}
+    n_tokens = 0
+    for batch in batches:
+
+        def add(layer: int, rows: slice, outputs: Tensor, real: Tensor = batch.real) -> None:
+            total = (outputs.float() * real[rows, :, None, None]).sum((0, 1)).cpu().double()
+            sums[layer] = total + sums[layer] if layer in sums else total
+
+        _answer(encoder, batch, Tap(replace=add))
+        n_tokens += int(batch.real.sum())
+    if not n_tokens:
+        raise BadValue("no input to take mean outputs from; expected one or more.")
+    return torch.stack([sums[layer] for layer in range(encoder.n_layers)]) / n_tokens
+
+
 # --- what the model makes of them -----------------------------------------------------------------
 
 

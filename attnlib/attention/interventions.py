@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pandas as pd
 import torch
@@ -23,7 +23,7 @@ from attnlib.models import Encoder
 Head = tuple[int, int]
 """(layer, head), both from 0."""
 
-ACTIONS = ("zero", "uniform", "no_intra", "no_inter")
+ACTIONS = ("zero", "uniform", "mean", "no_intra", "no_inter")
 UNITS = ("sentence", "segment")
 SPECIALS = ("sentence", "kept")
 LENGTHS = ("real", "padded")
@@ -38,6 +38,8 @@ class Intervention:
     action       "zero"      every weight becomes 0 (sec. 5.1, "prune")
                  "uniform"   every weight to a real key becomes 1/L (sec. 5.1, "substitute"; also
                              how Kovaleva 2019 disables a head); padding keys have 0
+                 "mean"      the weights stay, and what the head hands on becomes its mean over
+                             tokens of other inputs: what a head always adds stays
                  "no_intra"  weights to keys of the query's own unit, itself too, become 0 (5.2)
                  "no_inter"  weights to keys of other units become 0 (sec. 5.2)
     unit         of the last two: real sentences, or the two segments that [SEP] divides
@@ -47,6 +49,7 @@ class Intervention:
                  the row stays 0
     length       of "uniform": L counts the real pieces; or "padded", the width of the batch, or a
                  number that inputs would be padded to: then rows sum to less than 1
+    means        of "mean": (layer, head, dim), from `attnlib.attention.ablation.mean_outputs`
 
     >>> from attnlib import Intervention
     >>> Intervention(frozenset({(0, 1)}), "uniform").heads_in(layer=0)
@@ -59,6 +62,7 @@ class Intervention:
     specials: str = "sentence"
     renormalise: bool = False
     length: str | int = "real"
+    means: Tensor | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         check_choice("action", self.action, ACTIONS)
@@ -68,6 +72,8 @@ class Intervention:
             check_choice("length", self.length, LENGTHS)
         elif self.length < 1:
             raise BadValue(f"length is {self.length}; expected 1 or more, real or padded.")
+        if (self.action == "mean") != (self.means is not None):
+            raise BadValue("mean outputs belong to the action mean; expected both, or neither.")
         for pair in self.heads:
             if min(pair) < 0:
                 raise BadValue(f"a head is {pair}; expected (layer, head) from 0, or heads_named.")
@@ -129,7 +135,7 @@ def changed(weights: Maps, batch: Batch, intervention: Intervention, layer: int)
     The authors released no code. Rows of padding queries hold no meaning before or after.
     """
     chosen = intervention.heads_in(layer)
-    if not chosen:
+    if not chosen or intervention.action == "mean":  # it is about outputs
         return weights
     maps = weights.clone()
     maps[:, chosen] = _replacement(weights[:, chosen], batch, intervention)
@@ -185,4 +191,12 @@ def tap_of(interventions: Iterable[Intervention], batch: Batch) -> Tap:
             weights = changed(weights, examples, intervention, layer)
         return weights
 
-    return Tap(change=change)
+    def replace(layer: int, rows: slice, outputs: Tensor) -> Tensor | None:
+        for one in by_layer.get(layer, ()):
+            if one.means is not None:
+                chosen, outputs = one.heads_in(layer), outputs.clone()
+                outputs[:, :, chosen] = one.means[layer, chosen].to(outputs)
+        return outputs
+
+    some_mean = any(one.action == "mean" for found in by_layer.values() for one in found)
+    return Tap(change=change, replace=replace if some_mean else None)

@@ -44,10 +44,13 @@ class Tap:
 
     observe(layer, rows, weights, scores)            sees the maps of some examples
     change(layer, rows, weights) -> weights or None  replaces them; None leaves them
+    replace(layer, rows, outputs) -> outputs or None  the same for what the heads hand on, the
+                                                     weighted values (batch, query, head, dim)
     """
 
     observe: Observer | None = None
     change: Callable[[int, slice, Tensor], Tensor | None] | None = None
+    replace: Callable[[int, slice, Tensor], Tensor | None] | None = None
     layer: int = 0
 
     def visit(self, rows: slice, weights: Tensor, scores: Tensor | None) -> Tensor:
@@ -58,6 +61,10 @@ class Tap:
         if self.observe is not None:
             self.observe(self.layer, rows, weights, scores)
         return weights
+
+    def hand_on(self, rows: slice, outputs: Tensor) -> Tensor:
+        replaced = self.replace and self.replace(self.layer, rows, outputs)
+        return outputs if replaced is None else replaced
 
 
 _TAP: ContextVar[Tap | None] = ContextVar("tap", default=None)
@@ -88,7 +95,7 @@ def _attention(
             scores += mask
         weights = tap.visit(rows, torch.softmax(scores, dim=-1), scores)
         weights = torch.nn.functional.dropout(weights, p=dropout, training=module.training)
-        outputs.append(torch.matmul(weights, value[rows]).transpose(1, 2))
+        outputs.append(tap.hand_on(rows, torch.matmul(weights, value[rows]).transpose(1, 2)))
     tap.layer += 1
     return torch.cat(outputs), None
 
@@ -144,6 +151,11 @@ def tapped(encoder: Encoder, tap: Tap) -> Iterator[None]:
 @contextmanager
 def _tapped(encoder: Encoder, tap: Tap) -> Iterator[None]:
     if not uses_interface(encoder):
+        if tap.replace is not None:
+            raise Unobservable(
+                f"{encoder.name} computes its attention itself: its weights can be changed, the "
+                "outputs of its heads cannot. Choose another action than mean, or another model."
+            )
         with _InterceptSoftmax(tap, encoder.n_heads):
             yield
         return

@@ -3,84 +3,216 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import spearmanr
+from jaxtyping import Float
+from scipy.special import erfc
 
+from attnlib.attention.ablation import every_head, mean_outputs
 from attnlib.data.corpora import Corpus
-from attnlib.data.tasks import TASKS
-from attnlib.measuring.bootstrap import estimate
-from attnlib.measuring.head_tables import head_rows
+from attnlib.data.tasks import TASKS, Task
+from attnlib.errors import BadValue
+from attnlib.measuring.similarity import compared
 from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
+from experiments.agreement.draws import (
+    DRAWS,
+    Counts,
+    PerHead,
+    all_heads,
+    document_numbers,
+    drawn_counts,
+    draws_of,
+    halved_counts,
+    left_out,
+    mean_of,
+    reliability,
+    with_draws,
+)
 from experiments.clark2019.gradients import attention_gradients
 from experiments.clark2019.masked_lm import Budget, masked_lm_head, unmeasured
-from experiments.shared.ablation import Answers, p_values, row_scores, single_ablations, spread_out
-from experiments.shared.intervals import TAIL, columns_of, mean_ends
+from experiments.shared.ablation import (
+    Answers,
+    disabled,
+    p_values,
+    row_scores,
+    single_ablations,
+    spread_out,
+)
+from experiments.shared.intervals import columns_of, mean_ends
 from experiments.shared.training.publishedreader import reader_of
+from experiments.shared.training.taskplans import tuned_model
 
-HALVES = 200
-QUESTIONS = "questions"
-DRAWS = 1000
+SPLITS = 20
+"""Halvings on which the head that helps most is chosen and tested."""
+FITTED = 200
+"""Training inputs over which the mean output of a head is taken."""
 CLASSES = ("sep", "period_or_comma", "other")
 """These three share out all keys."""
 
 
-@experiment(version=1)
-def task_effects(answers: pd.DataFrame, *, task: str, seed: int = 0) -> Found:
-    """What disabling each head costs a task, and how many of its answers change at all.
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """A task answered by the whole model (first row), and with each head changed in turn.
 
-    answers  the table of Kovaleva's `disabled_answers`: the whole model, then a column per head
-    table    layer, head, cost (points lost, with low and high), p (two-sided, of the cost),
-             influence: percent of the answers that change; of scores their mean change in percent
-             of the labels' spread
-    facts    reliability of both: the rank correlation of two halves of the inputs, over heads,
-             stepped up to the whole (Spearman and Brown)
+    answers  (1 + head, input)   class indices or scores
+    losses   (1 + head, input)   cross-entropy in nats, or the squared error of a score
+    """
+
+    heads: Sequence[str]
+    labels: Float[np.ndarray, " input"]
+    answers: Float[np.ndarray, "row input"]
+    losses: Float[np.ndarray, "row input"]
+    task: Task
+
+    def changed(self) -> Float[np.ndarray, "input head"]:
+        """100 where an answer changes; of scores the change in percent of the labels' spread."""
+        whole, other = self.answers[0], self.answers[1:]
+        if self.task.regression:
+            return np.asarray(100 * np.abs(other - whole).T / self.labels.std())
+        return 100.0 * (other != whole).T
+
+    def costs(self, counts: Counts) -> Float[np.ndarray, "draw head"]:
+        """Points lost: accuracy, or a task's correlation, of the whole model minus a head's."""
+        if not self.task.regression:
+            right = mean_of((self.answers == self.labels).T)(counts)
+        else:
+            places = [np.repeat(np.arange(len(row)), row.astype(int)) for row in counts]
+            scores = [row_scores(self.answers[:, at], self.labels[at], self.task) for at in places]
+            right = np.nan_to_num(scores)  # answers that are all the same correlate with nothing
+        return 100 * (right[:, :1] - right[:, 1:])
+
+    def measures(self) -> dict[str, PerHead]:
+        """What a head does, from how often each input is there."""
+        loss = np.abs(self.losses[1:] - self.losses[0]).T
+        return {"cost": self.costs, "influence": mean_of(self.changed()), "loss": mean_of(loss)}
+
+
+def sweep_of(answers: pd.DataFrame, task: str) -> Sweep:
+    """The heads of Kovaleva's `disabled_answers`, without whole layers.
+
+    answers  label, whole, a column per head ("5-4"), and the loss of each, such as "loss_5_4"
     """
     heads = [name for name in answers.columns if "-" in name]
-    label, whole = answers["label"].to_numpy(float), answers["whole"].to_numpy(float)
-    changed = answers[heads].to_numpy(float).T
-    regression = TASKS[task].regression
-    moved = np.abs(changed - whole) / label.std() if regression else changed != whole
-    rows = np.concatenate([whole[None], changed])
+    rows = ["whole", *heads]
+    losses = [f"loss_{name.replace('-', '_')}" for name in rows]
+    if missing := set(losses) - set(answers.columns):
+        raise BadValue(f"the answers have no column '{min(missing)}'; run `disabled_answers` anew.")
+    given, moved = (answers[names].to_numpy(float).T for names in (rows, losses))
+    return Sweep(heads, answers["label"].to_numpy(float), given, moved, TASKS[task])
 
-    def costs(places: np.ndarray) -> np.ndarray:
-        points = 100 * row_scores(rows[:, places], label[places], TASKS[task])
-        return np.asarray(points[0] - points[1:])
 
-    generator = np.random.default_rng(seed)
-    n = len(label)
-    again = np.stack([costs(generator.integers(0, n, n)) for _ in range(DRAWS)])
-    ends = estimate(moved.T.astype(float), np.ones_like(moved.T, dtype=float), seed=seed)
-    places = np.array([[int(part) for part in name.split("-")] for name in heads])
-    table = pd.DataFrame({"layer": places[:, 0], "head": places[:, 1], "cost": costs(np.arange(n))})
-    table["cost_low"], table["cost_high"] = np.nanpercentile(again, [TAIL, 100 - TAIL], axis=0)
-    table["p"] = p_values(Answers(("whole", *heads), rows, label, TASKS[task]), seed=seed)
-    table = table.assign(**columns_of("influence", ends, 100))
-    halves = _halves(n, generator)
-    reliability = {
-        "cost": _reliability([(costs(a), costs(b)) for a, b in halves]),
-        "influence": _reliability([(moved[:, a].mean(1), moved[:, b].mean(1)) for a, b in halves]),
+@experiment(version=2)
+def task_effects(answers: pd.DataFrame, inputs: Corpus, *, task: str, seed: int = 0) -> Found:
+    """What disabling each head costs a task, how many answers change, and how far the loss moves.
+
+    answers  the table of Kovaleva's `disabled_answers`
+    inputs   what was answered: inputs that share a text are drawn together
+    table    layer, head, p (two-sided, of the cost), and with `_low`, `_high` and `_draws`: cost
+             (points of accuracy or correlation), influence: percent of the answers that change (of
+             scores their mean change in percent of the labels' spread), loss: mean size of the
+             change of an input's loss, up or down
+    facts    reliability of the order of heads by each; without: the same without each part of the
+             inputs; helped: see `_helped`
+    """
+    sweep, documents = sweep_of(answers, task), document_numbers(inputs.examples)
+    table, facts = _measured(sweep, documents, sweep.measures(), seed)
+    spread = draws_of(table, "cost")[1:].std(0)
+    if sweep.task.regression:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            p = erfc(np.abs(table["cost"]) / spread / np.sqrt(2))  # a normal tail
+        table["p"] = np.where(spread > 0, p, 1.0)
+    else:
+        by_accuracy = replace(sweep.task, metric="accuracy")
+        names = ("whole", *sweep.heads)
+        table["p"] = p_values(Answers(names, sweep.answers, sweep.labels, by_accuracy), seed=seed)
+    facts |= {"helped": _helped(sweep.costs, documents, seed)}
+    return Found(table, facts={"task": task, **facts})
+
+
+def _measured(
+    sweep: Sweep, documents: np.ndarray, measures: Mapping[str, PerHead], seed: int
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """A table of heads with the draws of every measure, and how reliable each orders the heads."""
+    places = np.array([[int(part) for part in name.split("-")] for name in sweep.heads])
+    table = pd.DataFrame({"layer": places[:, 0], "head": places[:, 1]})
+    counts = drawn_counts(documents, seed)
+    for name, of in measures.items():
+        table = with_draws(table, name, of(counts))
+    facts = {
+        "inputs": len(documents),
+        "reliability": {name: reliability(of, documents, seed) for name, of in measures.items()},
+        "without": {name: left_out(of, documents, seed) for name, of in measures.items()},
     }
-    return Found(table, facts={"inputs": n, "task": task, "reliability": reliability})
+    return table, facts
 
 
-def _halves(n: int, generator: np.random.Generator) -> list[list[np.ndarray]]:
-    """Places of the inputs in two halves, many times."""
-    return [np.split(generator.permutation(n), [n // 2]) for _ in range(HALVES)]
+def _helped(costs: PerHead, documents: np.ndarray, seed: int) -> list[float]:
+    """Points gained on one half of the inputs by disabling the head that gains most on the other.
+
+    Both ways round: the mean over 20 halvings, then one halving after another whose halves are
+    drawn again. Heads that gain the same are chosen from at random.
+    """
+    generator = np.random.default_rng(seed)
+
+    def gains(halves: np.ndarray) -> np.ndarray:
+        each = -costs(halves.reshape(-1, len(documents))).reshape(*halves.shape[:2], -1)
+        rank = np.nan_to_num(each, nan=-np.inf) + 1e-9 * generator.random(each.shape)
+        best = rank.argmax(-1, keepdims=True)
+        return np.asarray(np.take_along_axis(each[:, ::-1], best, -1).mean((1, 2)))
+
+    whole = gains(halved_counts(documents, seed, halves=SPLITS)).mean()
+    again = gains(halved_counts(documents, seed + 1, halves=DRAWS, redrawn=True))
+    return [float(value) for value in (whole, *again)]
 
 
-def _reliability(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> float | None:
-    """Mean rank correlation of two halves, and what it would be of two wholes: 2r / (1 + r)."""
-    differ = [pair for pair in pairs if all(np.ptp(half) > 0 for half in pair)]
-    found = [float(spearmanr(*pair).statistic) for pair in differ]
-    if not found:
-        return None
-    r = float(np.mean(found))
-    return 2 * r / (1 + r) if r > 0 else r
+@experiment(version=1, trains=True)
+def replaced_heads(
+    train: Corpus, test: Corpus, *, encoder: Encoder, action: str, seed: int = 0, **plan: Any
+) -> Found:
+    """What changes when a head's output is zero, or its mean over tokens of training inputs.
+
+    action  "zero" or "mean", see `Intervention`
+    plan    task and recipe of the fine-tuned model
+    table   layer, head, influence and loss as in `task_effects`; facts  as there
+    """
+    model = tuned_model(train, encoder=encoder, **plan)
+    how: dict[str, Any] = {}
+    if action == "mean":
+        how["means"] = mean_outputs(model.encoder, model.batches(train.examples[:FITTED]))
+    variants = every_head(model.encoder, action, **how)
+    found = disabled(model, test, variants)
+    sweep = Sweep(found.names[1:], found.labels, found.answers, found.losses, model.task)
+    measures = {name: of for name, of in sweep.measures().items() if name != "cost"}
+    table, facts = _measured(sweep, document_numbers(test.examples), measures, seed)
+    passes = len(test) * (1 + len(variants))
+    return Found(table, facts={"task": plan["task"], "action": action, "passes": passes, **facts})
+
+
+@experiment(version=1, trains=True)
+def head_changes(
+    train: Corpus, test: Corpus, *, encoder: Encoder, seed: int = 0, **plan: Any
+) -> Found:
+    """How much fine-tuning changes every head's maps: 1 minus their cosine, mean over inputs.
+
+    plan   task and recipe of the fine-tuned model
+    table  layer, head, change with `_low`, `_high` and `_draws`
+    facts  reliability of the order of heads
+    """
+    tuned = tuned_model(train, encoder=encoder, **plan).encoder
+    values = compared(encoder, tuned, test.examples, max_length=int(plan["recipe"]["max_length"]))
+    kept = ~np.isnan(values).any((1, 2))  # inputs without pieces have no map
+    documents = document_numbers([one for one, has in zip(test.examples, kept, strict=True) if has])
+    of = mean_of(1 - values[kept])
+    places, counts = all_heads(*values.shape[1:]), drawn_counts(documents, seed)
+    table = with_draws(places, "change", of(counts))
+    sure = {"change": reliability(of, documents, seed)}
+    facts = {"inputs": len(documents), "passes": 2 * len(documents), "task": plan["task"]}
+    return Found(table, facts={**facts, "reliability": sure})
 
 
 @experiment(version=1, trains=True)
@@ -104,50 +236,33 @@ def question_effects(
         table = table.assign(**columns_of(name, mean_ends(values, 0)))
     table["f1"] = 100 * (outcome.f1[0] - outcome.f1[1:]).mean(1)
     known = rise[~np.isnan(rise).any(1)]
-    halves = _halves(len(known), np.random.default_rng(0))
-    reliability = {
-        name: _reliability([(part[a].mean(0), part[b].mean(0)) for a, b in halves])
+    each = np.arange(len(known))
+    reliable = {
+        name: reliability(mean_of(part), each, 0) if len(known) else None
         for name, part in (("cost", known), ("influence", np.abs(known)))
     }
     facts = {
         "inputs": len(questions),
         "passes": len(outcome.names) * len(questions),
-        "task": QUESTIONS,
+        "task": "questions",
         "whole_loss": float(np.nanmean(outcome.loss[0])),
         "whole_f1": 100 * float(outcome.f1[0].mean()),
-        "reliability": reliability,
+        "reliability": reliable,
     }
     return Found(table, facts=facts)
 
 
-@experiment(version=1)
-def effect_reliability(*, facts: Mapping[str, Mapping[str, Any]]) -> Found:
-    """How far two halves of the inputs order the heads alike, by task.
-
-    facts  task -> the facts of `task_effects`, or of `question_effects`
-    table  task, cost, influence: reliability of the order of heads by each, 1 at best
-    The median leaves questions out: they have a loss, and neither points nor answers to count.
-    """
-    rows = [{"task": task, **one["reliability"]} for task, one in facts.items()]
-    table = pd.DataFrame(rows).astype({"cost": float, "influence": float})
-    tasks = table[table["task"] != QUESTIONS]
-    found = {
-        f"reliability.{name}": Finding(float(tasks[name].median()))
-        for name in ("cost", "influence")
-    }
-    return Found(table, found, {"tasks": list(facts)})
-
-
-@experiment(version=1, trains=True)
+@experiment(version=2, trains=True)
 def head_gradients(
     corpus: Corpus, fit_on: Corpus, *, encoder: Encoder, maskings: int = 2, seed: int = 0
 ) -> Found:
-    r"""How much the masked-LM loss hangs on each head's attention.
+    r"""How much the masked-LM loss depends on each head's attention.
 
     .. math:: \frac{1}{n} \sum_q \sum_k |\partial L / \partial a_{qk}| \, a_{qk}
 
     fit_on  texts for a masked-LM head where the model has none; those of `corpus` are left out
-    table   layer, head, mean, low, high
+    table   layer, head, gradient with `_low`, `_high` and `_draws` (documents drawn again)
+    facts   reliability of the order of heads
     """
     fit_on = unmeasured(fit_on, corpus)
     budget = Budget(n_maskings=maskings, n_epochs=1)
@@ -157,8 +272,11 @@ def head_gradients(
     total = sum(found.rows(name, "gradient_times_attention")[0] for name in CLASSES)
     pairs = sum(found.rows(name)[1] for name in CLASSES)
     assert isinstance(total, np.ndarray)
-    ends = estimate(total, np.sqrt(np.asarray(pairs, float)), seed=seed)  # n queries of n x n pairs
-    table = head_rows(mean=ends.mean, low=ends.low, high=ends.high)
-    facts = {"inputs": len(corpus), "passes": len(corpus) + maskings * len(fit_on)}
+    documents = document_numbers(corpus.examples)
+    of = mean_of(total / np.sqrt(np.asarray(pairs, float)))  # n queries of n x n pairs
+    places, counts = all_heads(*total.shape[1:]), drawn_counts(documents, seed)
+    table = with_draws(places, "gradient", of(counts))
+    facts: dict[str, Any] = {"inputs": len(corpus), "passes": len(corpus) + maskings * len(fit_on)}
     facts |= {name: quality[name] for name in ("accuracy", "baseline_accuracy")}
+    facts["reliability"] = {"gradient": reliability(of, documents, seed)}
     return Found(table, {"gradient.accuracy": Finding(float(quality["accuracy"]))}, facts)

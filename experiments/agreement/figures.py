@@ -27,24 +27,24 @@ def agreement_square(
     *,
     names: Mapping[str, str],
     above: str | None = None,
-    sure: str | None = None,
-    above_sure: str | None = None,
+    faint: str | None = None,
+    above_faint: str | None = None,
     diverging: bool = False,
 ) -> Drawing:
     """One cell for every two of some things, below the diagonal; above it another number.
 
-    table  one, other, `value`, perhaps `above`, and the q-values of both, `sure` and `above_sure`:
-           at 0.05 or more a number is drawn faintly (NaN: it was not tested)
+    table  one, other, `value`, perhaps `above`, and whether each is drawn faintly, as the caption
+           explains: `faint` and `above_faint`
     names  what the things are called, in the order to show
     """
-    need(table, "one", "other", value, *[name for name in (above, sure, above_sure) if name])
+    need(table, "one", "other", value, *[name for name in (above, faint, above_faint) if name])
     keys = [key for key in names if key in {*table["one"], *table["other"]}]
     rows = table[table["one"].isin(keys) & table["other"].isin(keys)]
     low, high = np.sort([rows[side].map(keys.index) for side in ("one", "other")], axis=0)
-    grid, faint = np.full((len(keys), len(keys)), np.nan), np.zeros((len(keys), len(keys)), bool)
-    for column, q, place in ((value, sure, (high, low)), (above, above_sure, (low, high))):
+    grid, weak = np.full((len(keys), len(keys)), np.nan), np.zeros((len(keys), len(keys)), bool)
+    for column, mark, place in ((value, faint, (high, low)), (above, above_faint, (low, high))):
         grid[place] = rows[column] if column else np.nan
-        faint[place] = rows[q] >= 0.05 if q else False
+        weak[place] = rows[mark] if mark else False
     if np.isnan(grid).all():
         raise BadValue(f"the column {value} has no number; there is nothing to draw.")
     largest = float(np.nanmax(np.abs(grid))) or 1.0
@@ -59,7 +59,7 @@ def agreement_square(
         texts = square.map(lambda value: number(value, ".2f", ""))
         written = number_cells(panel, square, texts, slanted=True, **colours)
         for at, cell in written.items():
-            if faint[at]:
+            if weak[at]:
                 cell.set(alpha=0.55, style="italic")
         panel.set_aspect("equal")
     return Drawing("A square of numbers", figure, table)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,12 +10,9 @@ from jaxtyping import Float, Int
 from scipy.stats import rankdata
 
 from attnlib.errors import BadValue
-from attnlib.measuring.significance import ALPHA, benjamini_hochberg
 from bookkit.claims import Finding
-from bookkit.store import Found, experiment
-from experiments.agreement.vocabularies import JUDGED, VOCABULARIES, ends, labels_of
-from experiments.shared.intervals import chance_p, drawn, drawn_places
-from experiments.shared.sortings import dealt
+from experiments.agreement.vocabularies import JUDGED, VOCABULARIES, labels_of
+from experiments.shared.intervals import drawn, drawn_places
 
 PENALTY = 10.0
 """Of the ridge, on columns of variance 1: fixed beforehand, so that nothing is tuned."""
@@ -31,69 +27,29 @@ NUMBERS = {
 }
 """The numbers behind the labels of each vocabulary, by how their keys begin."""
 
+BASELINE = ("baseline", "numbers")
+"""Layer and entropy, which need no paper at all."""
+
 Design = Float[np.ndarray, "head column"]
 Values = Float[np.ndarray, " head"]
 Layers = Int[np.ndarray, " head"]
 
 
-@experiment(version=1)
-def forecasts(
-    labels: pd.DataFrame,
-    numbers: pd.DataFrame,
-    importance: pd.DataFrame,
-    *,
-    shuffles: int = 500,
-    seed: int = 0,
-) -> Found:
-    """How well each vocabulary predicts what disabling a head does, each layer by the others.
+def designs(
+    labels: pd.DataFrame, numbers: pd.DataFrame, layers: Layers
+) -> dict[tuple[str, str], Design]:
+    """(vocabulary, "labels" or "numbers") -> what predicts, and the baseline of depth and entropy.
 
-    table  target, design (a vocabulary, or the baseline of layer and entropy), form ("labels" or
-           "numbers"), r2, low, high, gain (over the baseline), p (of the gain)
+    labels, numbers  tables of `head_labels` and `head_numbers`
     """
-    layers = importance["layer"].to_numpy()
     wide = numbers.pivot(index=["layer", "head"], columns="key", values="mean").sort_index()
     depth = (layers - layers.min()) / max(np.ptp(layers), 1)
     entropy = wide["entropy"].to_numpy()
-    base = np.column_stack([depth, depth**2, entropy, entropy**2])  # needs no paper at all
-    designs = {("baseline", "numbers"): base}
+    found = {BASELINE: np.column_stack([depth, depth**2, entropy, entropy**2])}
     for name in VOCABULARIES:
-        designs[name, "labels"] = one_hot(list(labels_of(labels, name)[0]))
+        found[name, "labels"] = one_hot(list(labels_of(labels, name)[0]))
         keys = [key for key in wide.columns if key.startswith(NUMBERS[name])]
-        designs[name, "numbers"] = wide[keys].fillna(wide[keys].mean()).fillna(0.0).to_numpy()
-    rows, draws = [], {}
-    for target in TARGETS:
-        values = ranked(importance[target].to_numpy(float))
-        for (name, form), design in designs.items():
-            draws[target, name, form] = forecast_draws(design, values, layers, seed=seed)
-            row: dict[str, Any] = {"target": target, "design": name, "form": form}
-            row |= {**ends("r2", draws[target, name, form]), "gain": 0.0, "p": np.nan}
-            if name != "baseline":
-                both = (design, base, values, layers)
-                row["gain"], row["p"] = gain_p(*both, shuffles=shuffles, seed=seed)
-            rows.append(row)
-    table = pd.DataFrame(rows)
-    table["q"] = benjamini_hochberg(table["p"].to_numpy())
-    return Found(table, _findings(table, draws))
-
-
-def _findings(
-    table: pd.DataFrame, draws: Mapping[tuple[str, str, str], np.ndarray]
-) -> dict[str, Finding]:
-    """draws: (target, design, form) -> share predicted, of all heads and of heads drawn again."""
-    found: dict[str, Finding] = {}
-    for target in TARGETS:
-        own = {key[1:]: values for key, values in draws.items() if key[0] == target}
-        base = own.pop(("baseline", "numbers"))
-        label, number = (
-            max((one for (_, is_a), one in own.items() if is_a == form), key=lambda one: one[0])
-            for form in ("labels", "numbers")
-        )
-        best = max(label, number, key=lambda one: one[0])
-        shares = {"baseline": base, "best": best, "best_label": label}
-        shares |= {"label_loss": number - label, "lead": best - base}
-        found |= {f"forecast.{target}.{name}": drawn(values) for name, values in shares.items()}
-        gains = table.loc[table["target"] == target, "q"] < ALPHA
-        found[f"forecast.{target}.gaining"] = Finding(float(gains.sum()))
+        found[name, "numbers"] = wide[keys].fillna(wide[keys].mean()).fillna(0.0).to_numpy()
     return found
 
 
@@ -115,7 +71,6 @@ def predicted(design: Design, values: Values, layers: Layers) -> Values:
     if len(np.unique(layers)) < 2:
         raise BadValue("all heads are of one layer; expected two layers or more to leave one out.")
     found = np.empty(len(design))
-    # Scikit-learn's Ridge gives the same, but a thousand shuffles would wait for its checks.
     for layer in np.unique(layers):
         out = layers == layer
         mean, spread = design[~out].mean(0), design[~out].std(0)
@@ -128,56 +83,50 @@ def predicted(design: Design, values: Values, layers: Layers) -> Values:
     return found
 
 
-def forecast(design: Design, values: Values, layers: Layers, *, seed: int = 0) -> Finding:
-    """How well the columns predict the values, each layer by the others; see `forecast_draws`."""
-    return drawn(forecast_draws(design, values, layers, seed=seed))
-
-
-def forecast_draws(
-    design: Design, values: Values, layers: Layers, *, seed: int = 0
-) -> Float[np.ndarray, " draw"]:
-    r"""The share predicted of all heads, then of heads drawn again.
-
-    .. math:: R^2 = 1 - \sum_h (y_h - \hat y_h)^2 / \sum_h (y_h - \bar y)^2
-
-    Each head is predicted, and its mean taken, from the other layers; below 0 the mean of the other
-    layers is the better guess. One seed draws the same heads for every design, so that two designs
-    can be compared by draw.
-    """
-    errors, spread = _squares(design, values, layers)
-    places = drawn_places(len(values), np.random.default_rng(seed))
-    return np.asarray(1 - errors[places].sum(1) / spread[places].sum(1))
-
-
-def gain_p(
-    design: Design,
-    base: Design,
-    values: Values,
-    layers: Layers,
-    *,
-    shuffles: int = 500,
-    seed: int = 0,
-) -> tuple[float, float]:
-    """What the columns add to the base: the gain in r2, and how often shuffled ones add as much.
-
-    The rows of the design are dealt out again inside their layers, so that what the layer says
-    counts as chance.
-    """
-
-    def r2(columns: np.ndarray) -> float:
-        errors, spread = _squares(columns, values, layers)
-        return float(1 - errors.sum() / spread.sum())
-
-    alone = r2(base)
-    gain = r2(np.hstack([base, design])) - alone
-    orders = dealt(layers, shuffles, np.random.default_rng(seed))
-    by_chance = np.array([r2(np.hstack([base, design[order]])) - alone for order in orders])
-    return gain, chance_p(gain, by_chance)
-
-
-def _squares(design: Design, values: Values, layers: Layers) -> tuple[np.ndarray, np.ndarray]:
-    """Squared errors of the prediction, and of the mean of the other layers."""
+def squares(design: Design, values: Values, layers: Layers) -> tuple[np.ndarray, np.ndarray]:
+    """By layer, summed squared errors of the prediction, and of the mean of the other layers."""
     guess = predicted(design, values, layers)
     rest = layers[:, None] != layers
     mean = (rest * values).sum(1) / rest.sum(1)
-    return (values - guess) ** 2, (values - mean) ** 2
+    sums = [pd.Series((values - one) ** 2).groupby(layers).sum() for one in (guess, mean)]
+    return sums[0].to_numpy(), sums[1].to_numpy()
+
+
+def forecast(design: Design, values: Values, layers: Layers, *, seed: int = 0) -> Finding:
+    """How well the columns predict the values, each layer by the others; see `share_draws`."""
+    return drawn(share_draws(*squares(design, values, layers), seed))
+
+
+def share_draws(errors: np.ndarray, spread: np.ndarray, seed: int = 0) -> np.ndarray:
+    r"""The share predicted over all layers, then over layers drawn again: (1 + draw,).
+
+    .. math:: R^2 = 1 - \sum_h (y_h - \hat y_h)^2 / \sum_h (y_h - \bar y)^2
+
+    errors, spread  of every layer, see `squares`
+
+    Each head is predicted, and its mean taken, from the other layers; below 0 the mean of the other
+    layers is the better guess. Heads of one layer share what is known of them, so whole layers are
+    drawn. One seed draws the same layers for every design.
+    """
+    places = drawn_places(len(errors), np.random.default_rng(seed))
+    return np.asarray(1 - errors[places].sum(1) / spread[places].sum(1))
+
+
+def chosen_elsewhere(
+    given: Mapping[tuple[str, str], Design], values: Values, layers: Layers
+) -> Float[np.ndarray, " layer"]:
+    """Squared errors of every layer, by the design that predicts the other layers best.
+
+    Each of the others is predicted from the rest, without the layer that is left out: a design is
+    not chosen on the layer it is scored on.
+    """
+    own = {key: squares(design, values, layers)[0] for key, design in given.items()}
+    found = []
+    for place, layer in enumerate(np.unique(layers)):
+        rest = layers != layer
+        inside = {
+            key: squares(design[rest], values[rest], layers[rest])[0].sum()
+            for key, design in given.items()
+        }
+        found.append(own[min(inside, key=lambda key: inside[key])][place])
+    return np.array(found)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch.nn import functional
 
 from attnlib.attention.maps import Attention
@@ -23,6 +23,7 @@ from attnlib.metrics.registry import Metric, Partial
 from attnlib.metrics.sieves import SIEVES
 from attnlib.models import Encoder, load_encoder, random_twin, weights_digest
 from bookkit.store import Found, experiment
+from experiments.agreement.draws import document_numbers
 from experiments.kovaleva2019.patterns import PATTERNS, Schooling, network, pattern_metric, rule
 from experiments.shared.intervals import mean_ends
 
@@ -48,6 +49,7 @@ class Sighting:
     parts     their names
     patterns  "rule" and "network" -> (input, layer, head, pattern), 1 for the pattern of the map
     offsets   (input, layer, head, offset): mean attention to the key so many places away
+    documents (input,): which inputs are drawn together, see `document_numbers`
     """
 
     values: dict[str, Float[np.ndarray, "input layer head"]]
@@ -55,6 +57,7 @@ class Sighting:
     parts: tuple[str, ...]
     patterns: dict[str, Float[np.ndarray, "input layer head pattern"]]
     offsets: Float[np.ndarray, "input layer head offset"]
+    documents: Int[np.ndarray, " input"]
 
     @property
     def n_inputs(self) -> int:
@@ -139,6 +142,7 @@ def sighting_of(
             parts=names,
             patterns={"rule": found.rows("rule")[0], "network": found.rows("pattern")[0]},
             offsets=found.values("offset"),
+            documents=document_numbers([corpus.examples[i] for i in sorted({*found.shard.index})]),
         )
     return _KEPT[key]
 

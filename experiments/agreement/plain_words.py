@@ -20,7 +20,7 @@ SAID = {
     "undecided": "What people say, and should say with care",
     "fails": "What people say, and should stop repeating",
 }
-"""Over claims that are what people say; we did not expect them to hold."""
+"""Headings of claims that are sayings; we did not expect them to hold."""
 
 
 class PlainWords(dict[str, list[str]]):
@@ -49,15 +49,16 @@ def anchor(claim: str) -> str:
 
 
 def _sentence(one: Judgement) -> str:
-    """The claim, the number that decided with its mark, and a link to where it was measured."""
+    """The claim, the number that decided, what was asked of it, and a link to its section."""
     claim = str(one.claim.value.get("claim", one.claim.phenomenon.text))
     text = html.escape(f"{claim[:1].upper()}{claim[1:]}")
     link = f'<a href="#{anchor(one.claim.id)}">{html.escape(one.claim.id)}</a>'
     if one.seen is None or math.isnan(one.seen.value):
         return f"{text} ({link})."
-    number = _number(one.seen.value, one.claim.kind)
-    mark = html.escape(one.claim.phenomenon.text)
-    return f"{text} (<b>{number}</b>; the threshold was {mark}; {link})."
+    own = one.claim.measure == one.claim.phenomenon.measure
+    number = _number(one.seen.value, one.claim.kind if own else "value")
+    asked = html.escape(one.claim.phenomenon.text)
+    return f"{text} (<b>{number}</b>; we asked whether {asked}; {link})."
 
 
 def _number(value: float, kind: str) -> str:

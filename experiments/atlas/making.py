@@ -35,6 +35,7 @@ MASSES = {
 VOCABULARIES = ("guan", "clark", "rule", "network")
 """Those that give a head one label."""
 COST = ("cost", "cost_low", "cost_high")
+GRADIENT = ("gradient", "gradient_low", "gradient_high")
 INFLUENCE = ("influence", "influence_low", "influence_high")
 SKILL = [part.name for part in fields(Skill)]
 SKILLS = 3
@@ -186,9 +187,9 @@ def _effects(found: Findings) -> Evidence:
 
 def _tuning(found: Findings) -> Evidence:
     for task, one in found.cosines.items():
-        change = _with_ends(one.table, "cosine", "low", "high", scale=-1, shift=1)
+        change = _with_ends(one.table, "change", "change_low", "change_high")
         yield one, f"tuned_{task}", change
-    gradient = _with_ends(found.gradients.table, "mean", "low", "high", scale=1000)
+    gradient = _with_ends(found.gradients.table, *GRADIENT, scale=1000)
     yield found.gradients, "gradient", gradient
 
 

@@ -10,15 +10,13 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from scipy.stats.contingency import crosstab
 from sklearn.metrics import adjusted_mutual_info_score, confusion_matrix
+from sklearn.metrics.cluster import expected_mutual_information
 
 from attnlib.errors import BadValue
-from experiments.shared.intervals import chance_p
 
-SHUFFLES = 2000
+DEALS, DEALT_TOGETHER = 20_000, 1000
 
 Labels = Sequence[object] | NDArray[np.generic]
-Statistic = Callable[[Float[np.ndarray, "*axes one other"]], Float[np.ndarray, "*axes"]]
-"""Counts of heads by the two labels -> a number; the more alike, the larger."""
 
 
 def numbered(labels: Labels) -> Int[np.ndarray, " head"]:
@@ -78,30 +76,37 @@ def _defined(score: Callable[..., Any], one: Labels, other: Labels) -> float:
     return float(score(*names))
 
 
-def shuffled_p(
+def information_by_chance(
     one: Labels,
     other: Labels,
-    statistic: Statistic = mutual_information,
     *,
     within: Labels | None = None,
+    deals: int = DEALS,
     seed: int = 0,
-) -> float:
-    """How often labels dealt out at random agree at least as well; one-sided.
+) -> Float[np.ndarray, " deal"]:
+    """The adjusted information of labels that are dealt out at random, many times.
 
     within  groups of heads, such as their layers: labels are then dealt out inside each group, so
             that what the groups explain counts as chance
-    returns (1 + shuffles at least as good) / (1 + shuffles); NaN where a label is constant
+    returns NaN where all heads have one label
     """
     counts = crossed(one, other)
     if 1 in counts.shape:
-        return float("nan")
+        return np.full(deals, np.nan)
     first, second = (
         np.eye(size)[numbered(x)] for x, size in zip((one, other), counts.shape, strict=True)
     )
     groups = numbered(within) if within is not None else np.zeros(len(first), int)
-    order = dealt(groups, SHUFFLES, np.random.default_rng(seed))
-    by_chance = statistic(np.einsum("na,pnb->pab", first, second[order], optimize=True))
-    return chance_p(float(statistic(counts)), by_chance)
+    generator = np.random.default_rng(seed)
+    found = []
+    for start in range(0, deals, DEALT_TOGETHER):
+        order = dealt(groups, min(DEALT_TOGETHER, deals - start), generator)
+        dealt_counts = np.einsum("na,pnb->pab", first, second[order], optimize=True)
+        found.append(mutual_information(dealt_counts))
+    # Dealing changes I alone: the classes keep their sizes, and so does what chance gives them.
+    expected = expected_mutual_information(counts.astype(np.int64), len(first))
+    middle = sum(float(mutual_information(crossed(own, own))) for own in (one, other)) / 2
+    return np.asarray((np.concatenate(found) - expected) / (middle - expected))
 
 
 def dealt(
@@ -117,7 +122,5 @@ def dealt(
 
 def _names(one: Labels, other: Labels) -> tuple[NDArray[np.str_], NDArray[np.str_]]:
     if len(one) != len(other) or not len(one):
-        raise BadValue(
-            f"{len(one)} labels beside {len(other)}; expected one of each for every head."
-        )
+        raise BadValue(f"{len(one)} labels and {len(other)}; expected one of each for every head.")
     return np.asarray(one, dtype=str), np.asarray(other, dtype=str)

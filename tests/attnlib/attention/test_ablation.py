@@ -319,3 +319,70 @@ def test_replays_of_a_trained_model(e5_small: Encoder) -> None:
         assert torch.equal(answer, run_changed(e5_small, batch, variant))
         wanted = by_hand(e5_small, batch, edit_of(batch, heads, settings))
         assert apart(answer, wanted, batch) < 1e-4
+
+
+# --- the mean output of a head --------------------------------------------------------------------
+
+
+@contextmanager
+def hooked(encoder: Encoder, layer: int, hook: Callable[..., Any]) -> Iterator[None]:
+    """What all heads of a layer hand on, (batch, query, head x dim), goes through the hook."""
+    module = encoder.model.encoder.layer[layer].attention.self
+    handle = module.register_forward_hook(lambda *given: hook(given[2]))
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def test_mean_outputs_are_means_over_real_tokens(bert: Encoder) -> None:
+    batch = batch_of(bert)
+    seen: list[torch.Tensor] = []
+    with hooked(bert, 1, lambda given: seen.append(given[0]) or None), torch.no_grad():
+        bert.model(**model_inputs(batch, bert))
+    rows = [
+        seen[0][example, place].double()
+        for example in range(len(batch))
+        for place in range(batch.length)
+        if batch.real[example, place]
+    ]
+    wanted = torch.stack(rows).mean(0).view(HEADS, -1)
+    parts = [batch_of(bert, TEXTS[:1]), batch_of(bert, TEXTS[1:])]
+    assert torch.allclose(ablation.mean_outputs(bert, parts)[1], wanted, atol=1e-6)
+
+
+def test_a_head_at_its_mean_hands_on_the_same_vector_everywhere(bert: Encoder) -> None:
+    batch = batch_of(bert)
+    means = ablation.mean_outputs(bert, [batch])
+    dim = means.shape[-1]
+
+    def fixed(given: Any) -> Any:
+        outputs = given[0].clone()
+        outputs[..., 3 * dim : 4 * dim] = means[1, 3].float()
+        return (outputs, *given[1:])
+
+    with hooked(bert, 1, fixed), torch.no_grad():
+        wanted = bert.model(**model_inputs(batch, bert))[0]
+    variants = every_head(bert, "mean", means=means)
+    (found,) = replays(bert, batch, [variants["2-4"]])
+    zero = run_changed(bert, batch, every_head(bert, "zero")["2-4"])
+    real = batch.real
+    assert torch.allclose(found[real], wanted[real], atol=1e-5)
+    assert (found - zero).abs().max() > 1e-3  # a head at 0 is something else
+    swept = list(replays(bert, batch, variants.values()))
+    assert torch.equal(swept[HEADS + 3], found)
+
+
+def test_mean_outputs_are_asked_for(bert: Encoder) -> None:
+    with pytest.raises(BadValue, match="expected both, or neither"):
+        every_head(bert, "mean")
+    with pytest.raises(BadValue, match="no input to take mean outputs from"):
+        ablation.mean_outputs(bert, [])
+
+
+def test_outputs_of_a_model_with_its_own_attention_cannot_be_replaced(
+    folders: Callable[[str], Path],
+) -> None:
+    mpnet = load_encoder(folders("mpnet"))
+    with pytest.raises(Unobservable, match="the outputs of its heads cannot"):
+        ablation.mean_outputs(mpnet, [batch_of(mpnet)])

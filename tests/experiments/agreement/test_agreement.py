@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -10,32 +13,44 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy.stats import rankdata, spearmanr
 
+from attnlib.attention.ablation import mean_outputs, run_changed
+from attnlib.attention.interventions import Intervention
 from attnlib.data.corpora import Corpus
-from attnlib.data.examples import Segment
+from attnlib.data.examples import Segment, TaskExample
+from attnlib.data.tasks import TASKS
+from attnlib.errors import BadValue
 from attnlib.measuring.best_heads import DIRECTIONS, accuracy_grid
 from attnlib.measuring.head_tables import head_rows
 from attnlib.measuring.significance import ALPHA, one_sided
-from attnlib.models import Encoder
+from attnlib.measuring.similarity import compared
+from attnlib.models import Encoder, load_encoder
 from bookkit.claims import Finding, load_paper
 from bookkit.store import Found
 from experiments.agreement import (
     effects,
     head_numbers,
-    importance,
-    label_agreement,
     plain_words,
     skills,
     vocabularies,
 )
+from experiments.agreement.draws import (
+    DRAWS,
+    all_heads,
+    drawn_counts,
+    draws_of,
+    jackknifed,
+    with_draws,
+)
 from experiments.agreement.figures import head_links, signed
-from experiments.agreement.forecasts import forecasts
 from experiments.agreement.head_numbers import OFFSETS, ROLES, SURFACE, Sighting
-from experiments.agreement.label_agreement import TWIN, form_and_kind, model_agreement
 from experiments.agreement.vocabularies import (
     JUDGED,
+    PAIRS,
     QUESTIONS,
     ROLE_SETS,
+    TWIN,
     VOCABULARIES,
     answers,
     labels_of,
@@ -45,10 +60,37 @@ from experiments.clark2019.surface import behaviours
 from experiments.kovaleva2019.patterns import PATTERNS, rule
 from experiments.shared.chapter import describe_corpus
 from experiments.shared.head_types import fitted, named_types
-from experiments.shared.intervals import chance_p
-from experiments.shared.sortings import agreement_kappa
+from experiments.shared.sortings import adjusted_information, agreement_kappa, information_by_chance
+from experiments.shared.training.finetune import FineTuned, finetuned
+from experiments.shared.training.glue import row_scores
 from tests.attnlib.measuring.test_best_heads import picked, random_maps, random_trees
+from tests.experiments.shared.test_task_ablation import LONG
+from tests.experiments.shared.training.test_finetune import planted
+from tests.families import folders, one_thread
 from tests.maps import random_attention
+from tests.notebooks import defined_in
+
+(
+    label_agreement_of,
+    agreement_overview,
+    question_agreement,
+    effect_reliability,
+    head_importance,
+    forecasts,
+    importance_agreement,
+    sayings,
+    disabled_heads,
+    label_stability,
+    form_and_kind,
+    model_agreement,
+) = defined_in(
+    "agreement",
+    *("label_agreement", "agreement_overview", "question_agreement", "effect_reliability"),
+    *("head_importance", "forecasts", "importance_agreement", "sayings", "disabled_heads"),
+    *("label_stability", "form_and_kind", "model_agreement"),
+)
+
+__all__ = ["folders", "one_thread"]  # fixtures
 
 ROOT = Path(__file__).parents[3]
 N, LAYERS, HEADS = 12, 4, 6
@@ -74,7 +116,8 @@ def sighting(seed: int = 0) -> Sighting:
     features[..., 3] += np.where(kind == 2, 1.0, 0.0).ravel()
     features /= features.sum(-1, keepdims=True)
     patterns = {who: np.eye(5)[draw.integers(0, 5, shape)] for who in ("rule", "network")}
-    return Sighting(values, features, PARTS, patterns, draw.random((*shape, len(OFFSETS))))
+    offsets = draw.random((*shape, len(OFFSETS)))
+    return Sighting(values, features, PARTS, patterns, offsets, np.arange(N) // 2)
 
 
 WHOLE = np.ones((1, N))
@@ -135,9 +178,33 @@ def test_an_input_drawn_twice_is_an_input_that_is_there_twice() -> None:
         seen.parts,
         {key: value[order] for key, value in seen.patterns.items()},
         seen.offsets[order],
+        seen.documents[order],
     )
     one, other = named_heads(seen, counts), named_heads(again, WHOLE)
     assert all(np.array_equal(one[name], other[name]) for name in VOCABULARIES)
+
+
+def test_labels_and_attention_are_of_the_same_draws_of_documents(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = sighting(2)
+    monkeypatch.setattr(vocabularies, "sighting_of", lambda *given, **options: seen)
+    monkeypatch.setattr(vocabularies, "STABLE", 5)
+    given: Any = {"encoder": None, "school": {}}
+    corpus = Corpus("toy", "segment", (), {}, "", "")
+    labels = vocabularies.head_labels(corpus, **given)
+    looks = vocabularies.head_attention(corpus, **given)
+    counts = drawn_counts(seen.documents, 0)
+    assert (counts[:, ::2] == counts[:, 1::2]).all()  # two inputs are one document
+    named = np.array(ROLE_SETS)[named_heads(seen, counts)["pande"]]
+    assert labels_of(labels.table, "pande")[1].tolist() == named[1:].tolist()
+    n_roles = [[0 if one == "none" else len(one.split("+")) for one in draw] for draw in named]
+    assert draws_of(looks.table, "roles").tolist() == n_roles
+    flat = seen.values["mass_to_sep"].reshape(N, -1)
+    wanted = np.stack([np.average(flat, axis=0, weights=row) for row in counts])
+    assert draws_of(looks.table, "sep") == pytest.approx(wanted, rel=1e-4)
+    assert all(len(own) == 5 for own in labels.facts["halves"].values())
+    assert set(looks.facts["reliability"]) == {"sep", "near", "roles"}
 
 
 def test_every_label_answers_every_question() -> None:
@@ -210,27 +277,40 @@ ENTROPY = head_rows(mean=np.arange(LAYERS * HEADS, dtype=float).reshape(LAYERS, 
 )
 
 
+@pytest.fixture(autouse=True)
+def fewer_deals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(information_by_chance.__kwdefaults__, "deals", 2000)
+
+
+def agreement(labels: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Finding]]:
+    """Pairs of namings, and the claims on them."""
+    table = label_agreement_of(labels, ENTROPY, seed=0).table
+    return table, agreement_overview(table).findings
+
+
 def test_the_same_sorting_under_other_names_agrees_wholly() -> None:
-    found = label_agreement.label_agreement(labelled(), ENTROPY)
-    of_papers = [label_agreement.of_papers(row.one, row.other) for row in found.table.itertuples()]
-    rows = found.table[of_papers]
-    assert len(rows) == 9 and (rows["ami"] == 1).all()
-    assert found.findings["agree.median"].value == 1
-    assert found.findings["agree.beyond_chance"].value == 1
-    assert found.findings["agree.beyond_layers"].value == 1
+    table, found = agreement(labelled())
+    assert len(PAIRS) == 9 and ("rule", "network") not in PAIRS
+    assert (table.set_index(["one", "other"]).loc[PAIRS, "ami"] == 1).all()
+    assert found["agree.median"].value == found["agree.most"].value == 1
+    assert found["agree.least_beyond_chance"].low > 0.5
+    assert found["agree.share_beyond_layers"].value == 1
     # heads alternate inside every layer, and entropy rises with the layers
-    assert found.findings["agree.layer_lead"].value < -0.9
+    assert found["agree.layer_lead"].value < -0.9
+    assert found["agree.rule_network_lead"].value == 0
 
 
-def test_random_sortings_do_not_agree() -> None:
+def test_random_sortings_do_not_agree_beyond_chance() -> None:
     draw = np.random.default_rng(0)
     given = {
         name: draw.choice([classes[0], classes[1]], LAYERS * HEADS).tolist()
         for name, classes in VOCABULARIES.items()
     }
-    found = label_agreement.label_agreement(labelled(**given), ENTROPY)
-    assert found.findings["agree.beyond_chance"].value < 0.3
-    assert abs(found.findings["agree.median"].value) < 0.15
+    table, found = agreement(labelled(**given))
+    assert found["agree.least_beyond_chance"].high < 0
+    assert found["agree.share_beyond_layers"].value < 0.3
+    assert table["faint"].mean() > 0.5
+    assert abs(found["agree.median"].value) < 0.15
 
 
 def test_sortings_that_follow_the_layers_do_not_agree_beyond_them() -> None:
@@ -239,9 +319,31 @@ def test_sortings_that_follow_the_layers_do_not_agree_beyond_them() -> None:
         name: [classes[0] if layer < 2 else classes[1] for layer in layers]
         for name, classes in VOCABULARIES.items()
     }
-    found = label_agreement.label_agreement(labelled(**given), ENTROPY)
-    assert found.findings["agree.beyond_chance"].value == 1
-    assert found.findings["agree.beyond_layers"].value == 0
+    _, found = agreement(labelled(**given))
+    assert found["agree.least_beyond_chance"].low > 0
+    assert found["agree.share_beyond_layers"].value == 0
+
+
+def test_chance_is_the_end_that_all_pairs_together_reach_once_in_forty() -> None:
+    table, _ = agreement(labelled())
+    row = table.set_index(["one", "other"]).loc[("clark", "rule")]
+    first, second = (labels_of(labelled(), name)[0] for name in ("clark", "rule"))
+    draw = np.random.default_rng(5)
+    dealt = np.array([adjusted_information(first, draw.permutation(second)) for _ in range(999)])
+    assert (dealt > row["chance"] + 1e-9).mean() < 0.01  # 0.025 / 9, and sampling
+    assert (dealt < row["chance"] - 1e-9).mean() < 1 - 0.025 / 9
+
+
+def test_the_least_agreement_is_chosen_anew_in_every_draw() -> None:
+    table = label_agreement_of(labelled(), ENTROPY, seed=0).table
+    values = 0.5 + 0.3 * np.random.default_rng(0).normal(size=(201, len(table)))
+    found = agreement_overview(with_draws(table, "ami", values)).findings
+    by_pair = dict(zip(zip(table["one"], table["other"], strict=True), values.T, strict=True))
+    papers = np.array([by_pair[pair] for pair in PAIRS])
+    assert found["agree.most"].value == pytest.approx(papers[:, 0].max())
+    assert found["agree.most"].low == pytest.approx(
+        np.percentile(papers[:, 1:].max(0), 2.5), rel=1e-3
+    )
 
 
 def test_kappas_of_questions_by_hand() -> None:
@@ -251,7 +353,7 @@ def test_kappas_of_questions_by_hand() -> None:
         "guan": ["diagonal"] * half + ["dense"] * half,
         "rule": ["diagonal"] * (half - 3) + ["heterogeneous"] * (half + 3),
     }
-    found = label_agreement.question_agreement(labelled(**given))
+    found = question_agreement(labelled(**given))
     rows = found.table.set_index(["question", "one", "other"])["kappa"]
     assert rows["near", "clark", "guan"] == 1
     seen, luck = 21 / 24, 0.5
@@ -259,21 +361,23 @@ def test_kappas_of_questions_by_hand() -> None:
     assert math.isnan(rows["special", "clark", "guan"])  # nobody says yes
 
 
-def test_unanimous_heads_by_hand() -> None:
+def test_unanimous_heads_are_counted_among_those_that_clark_names() -> None:
     n = LAYERS * HEADS
     given = {
-        "clark": ["next"] * n,
+        "clark": ["next"] * (n - 6) + ["other"] * 6,
         "rule": ["diagonal"] * n,
-        "network": ["diagonal"] * (n - 4) + ["vertical+diagonal"] * 4,
+        "network": ["vertical+diagonal"] * 4 + ["diagonal"] * (n - 4),
         "guan": ["diagonal"] * n,
         "pande": ["local"] * n,
     }
-    found = label_agreement.question_agreement(labelled(**given))
-    assert found.findings["agree.unanimous"].value == pytest.approx(20 / 24)
+    found = question_agreement(labelled(**given)).findings
+    assert found["agree.unanimous_named"].value == pytest.approx(14 / 18)  # not 14 / 24
+    few = question_agreement(labelled(**{**given, "clark": ["next"] * 9 + ["other"] * 15}))
+    assert math.isnan(few.findings["agree.unanimous_named"].value)
 
 
 def test_the_wall_counts_every_head_once_in_every_pair() -> None:
-    wall = label_agreement.confusion_wall(labelled())
+    wall = vocabularies.confusion_wall(labelled())
     assert (wall.groupby(["one", "other"])["n"].sum() == LAYERS * HEADS).all()
     sums = wall.groupby(["one", "other"])["expected"].sum()
     assert sums.to_numpy() == pytest.approx(np.full(10, LAYERS * HEADS))
@@ -296,14 +400,32 @@ def test_the_wall_counts_every_head_once_in_every_pair() -> None:
     ],
 )
 def test_contradictions(row: str, one: str, column: str, other: str, odd: bool) -> None:
-    assert label_agreement._odd(row, one, column, other) is odd
-    assert label_agreement._odd(column, other, row, one) is odd
+    assert vocabularies._odd(row, one, column, other) is odd
+    assert vocabularies._odd(column, other, row, one) is odd
 
 
 # --- effects --------------------------------------------------------------------------------------
 
 
-def test_costs_and_changed_answers_by_hand() -> None:
+def task_inputs(n: int) -> Corpus:
+    """Pairs of texts that share nothing."""
+    examples = tuple(TaskExample(f"t{i}", f"one {i}", f"other {i}", i % 2) for i in range(n))
+    return Corpus("toy", "task", examples, {}, "", "")
+
+
+def with_losses(table: pd.DataFrame, losses: Any = 0.0) -> pd.DataFrame:
+    """As `disabled_answers` keeps them; the loss of every column if one number is given."""
+    names = [name for name in table.columns if name != "label"]
+    return table.assign(
+        **{f"loss_{name.replace('-', '_').replace(' ', '_')}": losses for name in names}
+    )
+
+
+def effects_of(table: pd.DataFrame, task: str = "rte") -> Found:
+    return effects.task_effects(table, task_inputs(len(table)), task=task)
+
+
+def test_costs_changed_answers_and_losses_by_hand() -> None:
     table = pd.DataFrame(
         {
             "label": [1.0, 1, 0, 0],
@@ -314,21 +436,53 @@ def test_costs_and_changed_answers_by_hand() -> None:
             "layer 1": [0, 0, 0, 0],
         }
     )
-    found = effects.task_effects(table, task="rte").table.set_index(["layer", "head"])
+    table = with_losses(table, 0.5)
+    table["loss_1_2"] = [0.7, 0.3, 0.5, 0.5]  # as much up as down
+    found = effects_of(table).table.set_index(["layer", "head"])
     assert found["cost"].to_dict() == {(1, 1): 0, (1, 2): 0, (2, 1): 50}
     assert found["influence"].to_dict() == {(1, 1): 0, (1, 2): 50, (2, 1): 50}
+    assert found["loss"].to_dict() == pytest.approx({(1, 1): 0, (1, 2): 0.1, (2, 1): 0})
 
 
-def test_changed_scores_are_told_in_the_labels_spread() -> None:
+def test_costs_are_in_accuracy_also_where_the_task_asks_for_f1() -> None:
+    table = pd.DataFrame({"label": [1.0, 0, 0, 0], "whole": [1, 0, 0, 0], "1-1": [1, 1, 0, 0]})
+    assert effects_of(with_losses(table), "mrpc").table["cost"].tolist() == [25]
+
+
+def test_answers_without_losses_are_refused() -> None:
+    table = pd.DataFrame({"label": [1.0, 0], "whole": [1, 0], "1-1": [1, 1]})
+    with pytest.raises(BadValue, match="have no column 'loss_"):
+        effects_of(table)
+
+
+def test_changed_scores_are_in_the_labels_spread() -> None:
     labels = [0.0, 1, 2, 3]
     table = pd.DataFrame({"label": labels, "whole": labels, "1-1": [0.5, 1.5, 2.5, 3.5]})
-    found = effects.task_effects(table, task="stsb").table.iloc[0]
+    found = effects_of(with_losses(table), "stsb").table.iloc[0]
     assert found["influence"] == pytest.approx(100 * 0.5 / np.std(labels))
     assert found["cost"] == pytest.approx(0)  # the order is the same
 
 
+def test_scores_drawn_again_are_scored_as_a_table_with_copies() -> None:
+    draw = np.random.default_rng(0)
+    labels, whole, other = draw.normal(size=(3, 9))
+    sweep = effects.Sweep(
+        ("1-1",), labels, np.stack([whole, other]), np.zeros((2, 9)), TASKS["stsb"]
+    )
+    counts = np.array([[2.0, 0, 1, 1, 0, 3, 0, 1, 1]])
+    places = [place for place, n in enumerate(counts[0]) for _ in range(int(n))]
+    scores = [row_scores(x[None, places], labels[places], TASKS["stsb"])[0] for x in (whole, other)]
+    assert sweep.costs(counts)[0] == pytest.approx(100 * (scores[0] - scores[1]))
+    constant = effects.Sweep(
+        ("1-1",), labels, np.stack([whole, whole * 0]), sweep.losses, sweep.task
+    )
+    assert constant.costs(np.ones((1, 9)))[0, 0] == pytest.approx(
+        100 * row_scores(whole[None], labels, sweep.task)[0]
+    )
+
+
 def swept(n: int, spread: float, seed: int = 0) -> pd.DataFrame:
-    """Heads that change from 0 to 2 * spread of the answers, for better and worse alike."""
+    """Heads that change from 0 to 2 * spread of the answers, as often for better as for worse."""
     draw = np.random.default_rng(seed)
     labels = draw.integers(0, 2, n)
     whole = np.where(draw.random(n) < 0.7, labels, 1 - labels)
@@ -337,44 +491,141 @@ def swept(n: int, spread: float, seed: int = 0) -> pd.DataFrame:
         for head in range(1, 13):
             flip = draw.random(n) < spread * 2 * (12 * (layer - 1) + head - 1) / 47
             columns[f"{layer}-{head}"] = np.where(flip, 1 - whole, whole)
-    return pd.DataFrame(columns)
+    return with_losses(pd.DataFrame(columns))
 
 
+@pytest.fixture
+def no_jackknife(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(effects, "left_out", lambda *given: [0.0])
+
+
+@pytest.mark.usefixtures("no_jackknife")
 def test_a_planted_influence_is_reliable_and_heads_that_differ_in_nothing_are_not() -> None:
-    found = effects.task_effects(swept(600, 0.1), task="rte").facts["reliability"]
-    assert found["influence"] > 0.8
+    found = effects_of(swept(600, 0.1)).facts["reliability"]
+    assert found["influence"] > 0.8 and math.isnan(found["loss"])
     flat = swept(600, 0.0)
-    for name in flat.columns[2:]:
+    for name in flat.columns[2:50]:
         flip = np.random.default_rng(int(name.replace("-", ""))).random(600) < 0.05
         flat[name] = np.where(flip, 1 - flat["whole"], flat["whole"])
-    noise = effects.task_effects(flat, task="rte").facts["reliability"]
+    noise = effects_of(flat).facts["reliability"]
     assert abs(noise["influence"]) < 0.4 and abs(noise["cost"]) < 0.4
 
 
-def test_heads_that_do_nothing_have_no_reliability() -> None:
-    table = swept(100, 0.0)
-    assert effects.task_effects(table, task="rte").facts["reliability"]["cost"] is None
+@pytest.mark.usefixtures("no_jackknife")
+def test_the_best_of_many_idle_heads_gains_nothing_on_other_inputs() -> None:
+    draw = np.random.default_rng(1)
+    table = swept(400, 0.0)
+    names = table.columns[2:50]
+    for name in names:  # as many answers won as lost, by chance
+        table[name] = np.where(draw.random(400) < 0.05, 1 - table["whole"], table["whole"])
+        flip = np.where(table["whole"] == table["label"], 0.05, 0.12) > draw.random(400)
+        table[name] = np.where(flip, 1 - table["whole"], table["whole"])
+    found = effects_of(table)
+    chosen_here = -found.table["cost"].min()
+    clean = found.facts["helped"]
+    assert len(clean) == 1 + DRAWS and clean[0] < chosen_here - 1
+    better = table.assign(
+        **{names[7]: np.where(draw.random(400) < 0.5, table["label"], table["whole"])}
+    )
+    assert effects_of(better).facts["helped"][0] > 5  # a head that truly helps
 
 
-def test_reliability_steps_up_as_spearman_and_brown_say() -> None:
-    one = np.arange(10.0)
-    assert effects._reliability([(one, one)]) == pytest.approx(1)
-    other = one.copy()
-    other[[0, 9]] = other[[9, 0]]
-    r = 1 - 6 * 2 * 81 / (10 * 99)
-    assert effects._reliability([(one, other)]) == pytest.approx(2 * r / (1 + r) if r > 0 else r)
+@pytest.mark.usefixtures("no_jackknife")
+def test_inputs_that_share_a_text_are_drawn_together() -> None:
+    table = swept(40, 0.1)
+    one_text = tuple(TaskExample(f"t{i}", f"text {i // 20}", f"{i}", 0) for i in range(40))
+    shared = Corpus("toy", "task", one_text, {}, "", "")
+    wide, narrow = (
+        effects.task_effects(table, corpus, task="rte").table
+        for corpus in (shared, task_inputs(40))
+    )
+    assert len(np.unique(draws_of(wide, "influence")[:, 30])) <= 3  # two texts
+    assert len(np.unique(draws_of(narrow, "influence")[:, 30])) > 3
 
 
-def test_medians_over_tasks() -> None:
-    facts = {
-        "a": {"reliability": {"cost": 0.1, "influence": 0.9}},
-        "b": {"reliability": {"cost": None, "influence": 0.5}},
-        "c": {"reliability": {"cost": 0.3, "influence": 0.7}},
-        "questions": {"reliability": {"cost": 0.9, "influence": 0.1}},  # a loss, no points
+def test_p_of_a_correlation_is_fine_enough_for_many_tests() -> None:
+    draw = np.random.default_rng(0)
+    labels = draw.normal(size=200)
+    noise = {f"1-{i}": labels + 0.3 * draw.normal(size=200) for i in range(1, 5)}
+    table = pd.DataFrame({"label": labels, "whole": labels + 0.3 * draw.normal(size=200), **noise})
+    table["1-1"] = draw.normal(size=200)  # breaks the task
+    table["1-2"] = table["whole"]
+    found = effects_of(with_losses(table), "stsb").table.set_index("head")["p"]
+    assert found[1] < 0.05 / 1008 and found[2] == 1 and found[3] > 0.001
+
+
+def test_medians_over_tasks_have_a_jackknife() -> None:
+    facts: dict[str, Any] = {
+        "a": {"reliability": {"cost": 0.1, "influence": 0.9, "loss": 0.5}},
+        "b": {"reliability": {"cost": None, "influence": 0.5, "loss": 0.5}},
+        "c": {"reliability": {"cost": 0.3, "influence": 0.7, "loss": 0.5}},
     }
-    found = effects.effect_reliability(facts=facts)
-    assert found.findings["reliability.cost"].value == pytest.approx(0.2)
-    assert found.findings["reliability.influence"].value == pytest.approx(0.7)
+    parts = np.random.default_rng(0).normal(0, 0.01, (3, 20))
+    for one, own in zip(facts.values(), parts, strict=True):
+        told = one["reliability"]
+        one["without"] = {k: [(v or 0) + x for x in own] for k, v in told.items()}
+    found = effect_reliability(facts=facts).findings
+    assert found["reliability.cost"].value == pytest.approx(0.2)
+    influence = found["reliability.influence"]
+    wanted = jackknifed(0.7, np.median(np.array([[0.9], [0.5], [0.7]]) + parts, axis=0).tolist())
+    assert influence == wanted and influence.low < 0.7 < influence.high
+
+
+@pytest.fixture(scope="module")
+def tuned(
+    folders: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Encoder, FineTuned]:
+    bert = load_encoder(folders("bert"), device="cpu")
+    cache = tmp_path_factory.mktemp("tuned")
+    return bert, finetuned(bert, planted(40), "sst2", recipe=LONG, cache=cache)
+
+
+@pytest.mark.usefixtures("no_jackknife")
+def test_heads_replaced_by_zero_and_by_their_mean(
+    tuned: tuple[Encoder, FineTuned], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder, model = tuned
+    monkeypatch.setattr(effects, "tuned_model", lambda *given, **plan: model)
+    monkeypatch.setattr(effects, "FITTED", 10)
+    train, test = planted(40), planted(12, seed=3)
+    given: Any = {"encoder": encoder, "task": "sst2", "recipe": {}}
+    means = mean_outputs(model.encoder, model.batches(train.examples[:10]))
+    how: dict[str, Any] = {"zero": {}, "mean": {"means": means}}
+    for action, options in how.items():
+        found = effects.replaced_heads(train, test, action=action, **given)
+        row = found.table.set_index(["layer", "head"]).loc[(2, 4)]
+        variant = (Intervention(frozenset({(1, 3)}), action, **options),)
+        answers, losses = [], []
+        for part in ((), variant):  # one input at a time
+            logits = torch.cat(
+                [
+                    model.head(run_changed(model.encoder, batch, part), batch)
+                    for one in test.examples
+                    for batch in model.batches([one])
+                ]
+            )
+            answers.append(logits.argmax(1))
+            wanted = torch.tensor([one.label for one in test.examples])
+            losses.append(torch.nn.functional.cross_entropy(logits, wanted, reduction="none"))
+        assert row["influence"] == pytest.approx(
+            100 * (answers[0] != answers[1]).float().mean().item()
+        )
+        moved = (losses[1] - losses[0]).abs().mean().item()
+        assert row["loss"] == pytest.approx(moved, rel=1e-3) and moved > 0
+        assert set(found.facts["reliability"]) == {"influence", "loss"}
+
+
+def test_change_by_fine_tuning_is_one_minus_the_cosine(
+    tuned: tuple[Encoder, FineTuned], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder, model = tuned
+    monkeypatch.setattr(effects, "tuned_model", lambda *given, **plan: model)
+    test = planted(12, seed=3)
+    recipe = {"max_length": 24}
+    found = effects.head_changes(test, test, encoder=encoder, task="sst2", recipe=recipe)
+    cosines = compared(encoder, model.encoder, test.examples, max_length=24).mean(0)
+    assert found.table["change"].to_numpy() == pytest.approx(1 - cosines.ravel())
+    assert -1 <= found.facts["reliability"]["change"] <= 1
 
 
 # --- skills ---------------------------------------------------------------------------------------
@@ -401,36 +652,118 @@ def test_skills_are_the_accuracies_of_the_chapter_on_clark(monkeypatch: pytest.M
         assert len(rows) == found.n_layers * found.n_heads
 
 
+def trees_with_one_good_head() -> Any:
+    """Trees of six documents; head 3 finds every head word, all others guess."""
+    trees = [replace(tree, document=f"d{n // 4}") for n, tree in enumerate(random_trees(24, 0))]
+    return trees, random_maps(trees, 6, 1)
+
+
+def test_best_relations_by_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    trees, maps = trees_with_one_good_head()
+    found = picked(monkeypatch, trees, maps)
+    monkeypatch.setattr(skills, "predictions", lambda *args, **options: found)
+    corpus: Any = Corpus("toy", "tree", tuple(trees), {}, "", "")
+    given: Any = {"encoder": None, "min_count": 5}
+    table = skills.relation_skill(corpus, **given).table
+    by_relation = skills.head_relations(corpus, **given).table
+    gains = by_relation.groupby(["layer", "head"])["gain"].max()
+    assert table["relations"].to_numpy() == pytest.approx(gains.to_numpy())
+    assert (table["relations_low"] < table["relations_high"]).all()
+
+
+def test_a_relation_has_its_own_head_if_it_leads_on_other_documents(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    n_flat = 4
+    each = np.zeros((2, 2 * n_flat + 10))  # one half, two sides; two directions, then offsets
+    each[0, [1, 4 + 1, 2]] = 80, 75, 60
+    each[1, [1, 4 + 1, 2]] = 70, 90, 65
+    lead = skills._leads(each, n_flat, (1, 2))
+    # chosen on the first side: head 1 forwards, worth 70 on the second, where head 2 has 65;
+    # chosen on the second: head 1 backwards, worth 75 on the first, where head 2 has 60
+    assert lead.tolist() == [[5, 15]]
+
+
 # --- importance and forecasts ---------------------------------------------------------------------
 
+SURE = dict.fromkeys([*vocabularies.MEASURES, *vocabularies.AGAINST, "sep", "near"], 0.9)
 
-def important(seed: int = 0) -> pd.DataFrame:
+
+def important(seed: int = 0, **planted: np.ndarray) -> pd.DataFrame:
+    """48 heads in six layers; all noise, but for what is planted, with little spread over draws."""
     draw = np.random.default_rng(seed)
-    layer, head = (part.ravel() + 1 for part in np.indices((6, 8)))
-    table = pd.DataFrame({"layer": layer, "head": head})
-    for name in vocabularies.MEASURES:
-        table[name] = draw.normal(size=48)
-    table["gradient"] = table["cost"] + 0.1 * draw.normal(size=48)
-    table["questions"] = table["cost"] ** 3
-    table["change"] = layer + 0.01 * table["change"]
-    table["relations"] = layer + 0.01 * table["relations"]
+    table = all_heads(6, 8)
+    for name in dict.fromkeys([*vocabularies.MEASURES, *vocabularies.AGAINST, "sep", "near"]):
+        own = np.asarray(planted.get(name, draw.normal(size=48)), float)
+        spread = 0.02 * draw.normal(size=(1 + DRAWS, 48)) * (np.arange(1 + DRAWS) > 0)[:, None]
+        table = with_draws(table, name, own + spread * (name != "roles"))
     return table
 
 
-def test_importance_finds_what_is_alike_and_what_only_the_layer_makes_alike() -> None:
-    found = importance.importance_agreement(important())
+LAYER = all_heads(6, 8)["layer"].to_numpy(float)
+
+
+def test_importance_finds_what_is_similar_and_what_only_the_layer_makes_similar() -> None:
+    draw = np.random.default_rng(1)
+    cost = draw.normal(size=48)
+    planted = {"cost": cost, "gradient": cost + 0.1 * draw.normal(size=48)}
+    planted |= {name: LAYER + 0.3 * draw.normal(size=48) for name in ("change", "relations")}
+    found = importance_agreement(important(**planted), reliability=SURE)
     rows = found.table.set_index(["one", "other"])
-    assert rows.loc[("cost", "gradient"), "rho"] > 0.9
-    assert rows.loc[("cost", "questions"), "rho"] == pytest.approx(1)
-    layered = rows.loc[("change", "relations")]
-    assert layered["rho"] > 0.9 and layered["q"] < 0.01
-    assert abs(layered["rho_within"]) < 0.5 and layered["q_within"] > 0.05
+    rho = spearmanr(planted["cost"], planted["gradient"]).statistic
+    assert rows.loc[("cost", "gradient"), "rho_value"] == pytest.approx(rho)
+    assert rows.loc[("change", "relations"), "rho_value"] > 0.9
+    assert abs(rows.loc[("change", "relations"), "rho_within_value"]) < 0.5
     assert found.findings["importance.cost_gradient"].low > 0.8
+    assert found.findings["importance.agreeing_within"].value <= 0.4
 
 
-def test_forecasts_find_the_vocabulary_that_knows() -> None:
+def test_an_order_that_other_inputs_do_not_repeat_is_not_correlated() -> None:
+    found = importance_agreement(important(), reliability=SURE | {"cost": 0.2})
+    assert math.isnan(found.findings["importance.cost_gradient"].value)
+    assert not math.isnan(found.findings["importance.influence_gradient"].value)
+    assert not math.isnan(found.findings["importance.median"].value)
+    rows = found.table.set_index(["one", "other"])["rho_value"]
+    kept = [rows[pair] for pair in combinations(("gradient", "change", "relations", "roles"), 2)]
+    assert found.findings["importance.median"].value == pytest.approx(np.median(kept))
+    few = SURE | dict.fromkeys(("cost", "gradient", "change"), math.nan)
+    assert math.isnan(
+        importance_agreement(important(), reliability=few).findings["importance.median"].value
+    )
+
+
+def test_measures_of_tasks_are_mean_ranks() -> None:
     draw = np.random.default_rng(0)
-    table = important()
+    small, large = draw.normal(size=48), 1000 * draw.normal(size=48)
+
+    def table(**columns: np.ndarray) -> pd.DataFrame:
+        found = all_heads(6, 8)
+        for name, own in columns.items():
+            found = with_draws(found, name, np.tile(own, (1 + DRAWS, 1)))
+        return found
+
+    tables = {
+        ("effects", n): table(**dict.fromkeys(("cost", "influence", "loss"), own))
+        for n, own in enumerate((small, large))
+    }
+    for part, names in (vocabularies.POOLED | vocabularies.SINGLE).items():
+        if part != "effects":
+            tables[part, 0] = table(**dict.fromkeys(names, small))
+    for part, columns in vocabularies.PLAIN.items():
+        tables[part, 0] = table(**dict.fromkeys(columns.values(), large))
+    shuffled = [one.sample(frac=1, random_state=n) for n, one in enumerate(tables.values())]
+    found = head_importance(*shuffled, parts=[part for part, _ in tables]).table
+    wanted = (rankdata(small) + rankdata(large)) / 2
+    assert found["cost"].to_numpy() == pytest.approx(wanted)
+    assert found["zero_loss"].to_numpy() == pytest.approx(rankdata(small))
+    assert found["roles"].to_numpy() == pytest.approx(small)
+    assert found["coreference"].to_numpy() == pytest.approx(large)
+    assert draws_of(found, "cost").shape == (1 + DRAWS, 48)
+
+
+def forecast_inputs(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Labels and numbers of 48 heads; Clark's classes know how many answers change."""
+    draw = np.random.default_rng(0)
     knows = np.where(table["influence"] > 0, "next", "broad").tolist()
     labels = []
     for name, classes in VOCABULARIES.items():
@@ -440,94 +773,105 @@ def test_forecasts_find_the_vocabulary_that_knows() -> None:
         labels.append(head_rows(label=grid).assign(vocabulary=name, draws=draws))
     keys = ["entropy", "mass_to_next", "rule_block", "network_block", "part_self", "bias_local"]
     numbers = [head_rows(mean=draw.normal(size=(6, 8))).assign(key=key) for key in keys]
-    found = forecasts(pd.concat(labels), pd.concat(numbers), table, shuffles=20)
+    return pd.concat(labels), pd.concat(numbers)
+
+
+def test_forecasts_find_the_vocabulary_that_knows() -> None:
+    table = important()
+    labels, numbers = forecast_inputs(table)
+    found = forecasts(labels, numbers, table, reliability=SURE)
     own = found.table[found.table["target"] == "influence"]
     best = own.loc[own["r2"].idxmax()]
     assert (best["design"], best["form"]) == ("clark", "labels") and best["r2"] > 0.4
-    assert found.findings["forecast.influence.lead"].value > 0.3
-    assert found.findings["forecast.influence.label_loss"].value < 0
+    lead = found.findings["forecast.influence.nested_lead"]
+    assert lead.value > 0.3 and lead.low > 0  # it is the best one on the other layers, too
+    assert found.findings["forecast.influence.nested_label_loss"].high < 0
+    assert found.findings["forecast.cost.best"].value < 0.2
+
+
+def test_what_is_not_reliable_is_not_predicted() -> None:
+    table = important()
+    given = SURE | {"cost": 0.49, "influence": 0.51}
+    found = forecasts(*forecast_inputs(table), table, reliability=given).findings
+    assert math.isnan(found["forecast.cost.best"].value)
+    assert not math.isnan(found["forecast.influence.baseline"].value)
 
 
 # --- sayings --------------------------------------------------------------------------------------
 
 
-def said(**planted: Any) -> Found:
+def said(sure: Any = SURE, tuned: bool = False, **planted: np.ndarray) -> Found:
     """Sayings of 48 heads and two tasks: all noise, but for what is planted."""
     draw = np.random.default_rng(4)
-    table = important(4).assign(roles=draw.integers(0, 4, 48).astype(float))
-    for task in ("a", "b"):
-        table[f"change_{task}"], table[f"influence_{task}"] = draw.normal(size=(2, 48))
-    table["influence_b"] = 0.0  # a task whose answers never change
-    masses = {key: draw.random(48) for key in SURFACE if key.startswith("mass_to_")}
-    relations = [
-        head_rows(accuracy=100 * draw.random((6, 8))).assign(relation=name) for name in ("x", "y")
+    roles = {"roles": draw.integers(0, 4, 48).astype(float)}
+    table = important(4, **(roles | planted))
+    wanted = [table[["layer", "head"]].assign(influence=draw.normal(size=48)) for _ in range(2)]
+    changed = [
+        one[["layer", "head"]].assign(change=np.exp(one["influence"]) if tuned else draw.random(48))
+        for one in wanted
     ]
-    costs = [head_rows(cost=draw.normal(size=(6, 8))).assign(p=0.5) for _ in range(2)]
-    given = {"table": table, "masses": masses, "relations": relations, "costs": costs}
-    for name, change in planted.items():
-        change(given[name])
-    numbers = [head_rows(mean=mass.reshape(6, 8)).assign(key=key) for key, mass in masses.items()]
-    return importance.sayings(
-        table, pd.concat(numbers), pd.concat(relations), *costs, tasks=["a", "b"]
-    )
+    return sayings(table, *wanted, *changed, tasks=["a", "b"], reliability=sure)
 
 
 def test_of_noise_nothing_can_be_said() -> None:
     found = said()
-    assert (found.table["q"] > 0.05).all() and (found.table["low"] < found.table["high"]).all()
-    assert found.findings["saying.helped"].value == 0
-    assert found.findings["saying.idle"].value == 1
-    assert found.table["saying"].tolist() == list(vocabularies.SAYINGS)
+    assert set(found.table["saying"]) == set(vocabularies.SAYINGS)
+    assert set(found.table["against"]) == set(vocabularies.AGAINST)
+    assert (found.table["rho"].abs() < 0.45).all()
+    names = [f"saying.{name}" for name in (*vocabularies.SAYINGS, "sep.zero", "sep.mean")]
+    assert {*names, "saying.one_job"} == set(found.findings)
 
 
-def test_a_saying_that_is_true_is_found() -> None:
-    def idle(masses: dict[str, np.ndarray]) -> None:
-        masses["mass_to_sep"][:] = -important(4)["influence"].to_numpy()
-
-    row = said(masses=idle).table.set_index("saying").loc["sep"]
-    assert row["rho"] < -0.95 and row["q"] < 0.01 and row["high"] < -0.8
+def test_idle_is_a_head_without_which_neither_answers_nor_loss_change() -> None:
+    sep = np.random.default_rng(0).normal(size=48)
+    both = said(sep=sep, influence=-sep, loss=-(sep**3)).findings["saying.sep"]
+    assert both.value == pytest.approx(-1) and both.high < -0.8
+    one = said(sep=sep, influence=-sep).findings["saying.sep"]
+    assert one.value > -0.5  # the loss changes as much as anywhere
+    other_way = said(sep=sep, mean_influence=-sep, mean_loss=-sep).findings
+    assert other_way["saying.sep.mean"].value == pytest.approx(-1)
+    assert other_way["saying.sep.zero"].value > -0.5
 
 
 def test_what_only_the_layer_makes_true_is_not_said() -> None:
-    def layered(table: pd.DataFrame) -> None:
-        table["influence"] = table["layer"] + 0.01 * table["influence"]
+    noise = np.random.default_rng(0).normal(size=(2, 48))
+    found = said(influence=LAYER + 0.3 * noise[0], relations=LAYER + 0.3 * noise[1]).findings
+    assert abs(found["saying.syntax"].value) < 0.5
 
-    rows = said(table=layered).table.set_index("saying")  # relations follow the layer, too
-    assert abs(rows.loc["syntax", "rho"]) < 0.5 and rows.loc["syntax", "q"] > 0.05
+
+def test_sayings_of_what_is_not_reliable_are_undefined() -> None:
+    found = said(SURE | {"influence": 0.3}).findings
+    undefined = {name for name, one in found.items() if math.isnan(one.value)}
+    assert undefined == {f"saying.{name}" for name in ("sep", "near", "syntax", "roles")}
+    found = said(SURE | {"zero_loss": math.nan}).findings
+    assert {name for name, one in found.items() if math.isnan(one.value)} == {"saying.sep.zero"}
 
 
 def test_fine_tuning_is_compared_task_by_task() -> None:
-    def needed(table: pd.DataFrame) -> None:
-        table["change_a"] = np.exp(table["influence_a"])
-
-    row = said(table=needed).table.set_index("saying").loc["tuned"]
-    assert row["rho"] == pytest.approx(1)  # the task without changed answers is left out
-
-
-def test_shares_and_counts_by_hand() -> None:
-    def few(table: pd.DataFrame) -> None:
-        table["roles"] = [0, 1, 2, 3] * 12
-
-    def one_head(relations: list[pd.DataFrame]) -> None:
-        relations[0]["accuracy"] = [80.0, 69.0, *[20.0] * 46]
-        relations[1]["accuracy"] = [80.0, 71.0, *[20.0] * 46]
-
-    def two_cases(costs: list[pd.DataFrame]) -> None:
-        costs[0].loc[0, ["cost", "p"]] = [3.0, 1e-6]
-        costs[1].loc[5, ["cost", "p"]] = [-2.0, 1e-6]
-        costs[1].loc[6, ["cost", "p"]] = [-2.0, 0.04]  # does not survive control
-
-    found = said(table=few, relations=one_head, costs=two_cases).findings
-    assert found["saying.one_job"].value == 0.5
-    assert found["saying.one_job"].low < 0.5 < found["saying.one_job"].high
-    assert found["saying.one_head"].value == 0.5
-    assert found["saying.idle"].value == pytest.approx(1 - 1 / 96)
-    assert found["saying.helped"].value == 1
+    assert said(tuned=True).findings["saying.tuned"].value == pytest.approx(1)
+    table = important()
+    nothing = sayings(table, tasks=[], reliability=SURE).findings["saying.tuned"]
+    assert math.isnan(nothing.value)
 
 
-def test_nothing_to_correlate_has_no_p() -> None:
-    assert math.isnan(chance_p(math.nan, np.zeros(9)))
-    assert chance_p(0.5, np.abs([0.1, -0.6, 0.2])) == 0.5
+def test_one_job_is_the_share_of_heads_with_one_role_or_none() -> None:
+    found = said(roles=np.array([0.0, 1, 2, 3] * 12)).findings["saying.one_job"]
+    assert found.value == 0.5 and found.has_interval
+
+
+def test_idle_heads_are_those_of_the_chapter_on_kovaleva() -> None:
+    costs = np.array([0.1, 0.4, 0.6, -0.3])
+    table = with_draws(all_heads(2, 2), "cost", np.tile(costs, (1 + DRAWS, 1)))
+    helped = {"a": [1.0, *np.linspace(0.5, 1.5, DRAWS)], "b": [0.0, *np.zeros(DRAWS)]}
+    found = disabled_heads(table, table, helped=helped).findings
+    assert found["saying.idle"].value == 0.75
+    assert found["saying.idle_cost"].value == pytest.approx(0.2)
+    assert found["saying.helped"].value == 0.5
+    assert found["saying.helped"].low == pytest.approx(np.percentile(helped["a"][1:], 2.5) / 2)
+    rows = {one.id: one.phenomenon for one in load_paper("agreement").claims}
+    other = {one.id: one.phenomenon for one in load_paper("kovaleva2019").claims}
+    own, theirs = rows["saying.idle"], other["sec5.overparametrised"]
+    assert (own.text, own.threshold, own.bound) == (theirs.text, theirs.threshold, theirs.bound)
 
 
 # --- stability ------------------------------------------------------------------------------------
@@ -536,7 +880,7 @@ def test_nothing_to_correlate_has_no_p() -> None:
 def test_stability_over_halves_and_domains_by_hand() -> None:
     halves = {name: [0.5, 0.7, None] for name in VOCABULARIES}
     swapped = labelled(clark=["other", "broad"] * (LAYERS * HEADS // 2))
-    found = label_agreement.label_stability(
+    found = label_stability(
         labelled(),
         swapped,
         labelled(),
@@ -549,16 +893,23 @@ def test_stability_over_halves_and_domains_by_hand() -> None:
     assert rows["m", "domains", "clark"] == pytest.approx(-1)
     assert rows["m", "domains", "guan"] == 1
     assert found.findings["stability.domains.least"].value == pytest.approx(-1)
-    assert found.findings["stability.twin"].value == pytest.approx(0.6)
+
+
+def test_the_least_stable_vocabulary_is_chosen_anew_in_every_halving() -> None:
+    sure = {name: [0.9] * 4 for name in VOCABULARIES}
+    first = sure | {"rule": [0.9, 0.5, 0.9, 0.5], "clark": [0.6, 0.9, 0.6, 0.9], "guan": [None] * 4}
+    found = label_stability(labelled(), names=["wiki"], models=["m"], halves=[first]).findings[
+        "stability.inputs.least"
+    ]
+    assert found.value == pytest.approx(0.55)  # the means of the two are 0.7 and 0.75
+    assert 0.5 <= found.low < found.high <= 0.6
 
 
 def test_labels_of_a_network_that_never_vary_have_no_kappa() -> None:
     nothing = {name: [None, None] for name in VOCABULARIES}
-    found = label_agreement.label_stability(
-        labelled(), names=["wiki"], models=[TWIN], halves=[nothing]
-    )
+    found = label_stability(labelled(), names=["wiki"], models=[TWIN], halves=[nothing])
     assert found.table["kappa"].isna().all()
-    assert math.isnan(found.findings["stability.twin"].value)
+    assert math.isnan(found.findings["stability.inputs.least"].value)
 
 
 def test_names_that_follow_the_form_by_hand() -> None:
@@ -592,9 +943,26 @@ def test_the_lead_of_the_form_is_a_median_over_vocabularies() -> None:
 
 def test_agreement_is_compared_between_models() -> None:
     found = model_agreement(labelled(), labelled(), models=["m", TWIN])
-    assert found.findings["models.1.median"].value == 1
     assert found.findings["models.twin.median"].value == 1
     assert "models.order" not in found.findings
+
+
+def test_the_order_of_pairs_is_compared_in_the_same_draws() -> None:
+    draw = np.random.default_rng(0)
+    given = {
+        name: draw.choice(classes[:3], LAYERS * HEADS).tolist()
+        for name, classes in VOCABULARIES.items()
+    }
+    one, twin = labelled(**given), labelled()
+    same = model_agreement(one, one, twin, models=["m", "n", TWIN]).findings["models.order"]
+    assert same.value == pytest.approx(1) and same.low == pytest.approx(1)
+    turned = given | {"clark": given["clark"][::-1], "guan": given["guan"][::-1]}
+    found = model_agreement(one, labelled(**turned), twin, models=["m", "n", TWIN])
+    wide = found.table[found.table["model"] != TWIN].pivot(
+        index=["one", "other"], columns="model", values="ami"
+    )
+    rho = spearmanr(wide["m"], wide["n"]).statistic
+    assert found.findings["models.order"].value == pytest.approx(rho)
 
 
 # --- claims and words -----------------------------------------------------------------------------
@@ -602,30 +970,34 @@ def test_agreement_is_compared_between_models() -> None:
 
 def test_every_claim_asks_for_a_number_that_some_experiment_names() -> None:
     served = {
-        *(f"agree.{name}" for name in ("least", "median", "most", "beyond_chance")),
-        *("agree.beyond_layers", "agree.entropy_lead", "agree.layer_lead"),
-        *("agree.rule_network_lead", "agree.unanimous", "kappa.near.median"),
-        *("kappa.special.median", "reliability.cost", "reliability.influence"),
-        *("forecast.cost.best", "forecast.influence.baseline", "forecast.influence.lead"),
-        *("forecast.influence.label_loss", "importance.median", "importance.alike_within"),
-        *("importance.cost_gradient", "stability.inputs.least", "stability.domains.least"),
+        *(f"agree.{name}" for name in ("least_beyond_chance", "share_beyond_layers", "median")),
+        *("agree.most", "agree.entropy_lead", "agree.layer_lead", "agree.rule_network_lead"),
+        *("agree.unanimous_named", "kappa.near.median", "kappa.special.median"),
+        *(f"reliability.{name}" for name in ("cost", "influence", "loss")),
+        *("forecast.cost.best", "forecast.influence.baseline"),
+        *("forecast.influence.nested_lead", "forecast.influence.nested_label_loss"),
+        *("importance.median", "importance.agreeing_within", "importance.cost_gradient"),
+        *("importance.influence_gradient", "stability.inputs.least", "stability.domains.least"),
         *("models.twin.median", "models.order", "form.kappa", "form.lead"),
         *(f"saying.{name}" for name in vocabularies.SAYINGS),
-        *("saying.one_job", "saying.one_head", "saying.idle", "saying.helped"),
+        *("saying.sep.zero", "saying.sep.mean", "saying.one_job", "saying.one_head"),
+        *("saying.idle", "saying.idle_cost", "saying.helped"),
     }
-    asked = {claim.phenomenon.measure for claim in load_paper("agreement").claims}
-    assert asked <= served
+    claims = load_paper("agreement").claims
+    assert {claim.phenomenon.measure for claim in claims} <= served
+    assert {claim.measure for claim in claims} <= served
 
 
 def test_sentences_stand_under_their_verdicts() -> None:
     from bookkit.claims import judge
 
     claims = load_paper("agreement").claims
-    found = {"agree.most": Finding(0.4), "agree.median": Finding(0.9)}
-    judged = [judge(one, found, model="m", models=()) for one in claims]
+    found = {"agree.most": Finding(0.4, 0.3, 0.5), "agree.median": Finding(0.9, 0.8, 0.95)}
+    judged = [judge(one, found, own_model=False) for one in claims]
     words = plain_words.plain_words(judged)
     first = words["What holds"][0]
-    assert first.startswith("No two papers speak of the same classes (<b>0.40</b>; the mark was")
+    assert first.startswith("No two papers sort the heads into the same classes (<b>0.40</b>")
+    assert "we asked whether even the two papers that agree best" in first
     assert '<a href="#agreement-words">words.not_the_same</a>' in first
     assert len(words["What does not hold, though we expected it"]) == 1
     assert "<li>" in words._repr_html_()
@@ -659,18 +1031,6 @@ def test_labels_come_back_from_a_table() -> None:
     assert draws.shape == (3, LAYERS * HEADS) and (draws == labels).all()
 
 
-def test_the_least_stable_vocabulary_is_found() -> None:
-    halves = {name: [None] for name in VOCABULARIES}
-    found = label_agreement.label_stability(
-        *(labelled(), labelled(guan=["dense", "vertical"] * (LAYERS * HEADS // 2)), labelled()),
-        names=["wiki", "web", "wiki"],
-        models=["m", "m", TWIN],
-        halves=[halves | {"rule": [0.9], "clark": [0.7]}] * 2 + [halves | {"guan": [0.3]}],
-    )
-    assert found.findings["stability.inputs.least"].value == 0.7
-    assert found.findings["stability.twin"].value == 0.3
-
-
 def test_numbers_as_text_prints_them() -> None:
     assert [signed(value) for value in (-0.126, 0.5, math.nan)] == ["−0.13", "0.50", "–"]
 
@@ -685,7 +1045,7 @@ def test_single_texts_and_their_lengths(e5_small: Encoder) -> None:
     singles, pairs_too = (Corpus("x", "segment", es, {}, "", "") for es in ((one,), (one, two)))
     assert [describe_corpus(one)["pairs"] for one in (singles, pairs_too)] == [0, 1]
     n = len(e5_small.tokenizer("a cat")["input_ids"])
-    lengths = label_agreement.input_lengths(singles, encoder=e5_small).table
+    lengths = vocabularies.input_lengths(singles, encoder=e5_small).table
     assert lengths.to_dict("records") == [{"corpus": "x", "pieces": n}]
 
 

@@ -15,7 +15,7 @@ PAIRS = pd.DataFrame(
         "other": ["b", "c", "c"],
         "ami": [0.4, 0.1, 0.25],
         "rho": [0.3, -0.6, 0.0],
-        "q": [0.01, 0.2, 0.04],
+        "weak": [False, True, False],
     }
 )
 WALL = pd.DataFrame(
@@ -51,21 +51,16 @@ def test_another_number_stands_above_it() -> None:
 
 
 def test_unsure_numbers_are_faint() -> None:
-    drawn = agreement_square(PAIRS, "ami", names=NAMES, sure="q")
+    drawn = agreement_square(PAIRS, "ami", names=NAMES, faint="weak")
     (panel,) = drawn.figure.axes
     faint = {text.get_text() for text in panel.texts if text.get_alpha() is not None}
     assert faint == {"0.10"}
 
 
-def test_a_number_that_was_not_tested_is_not_faint() -> None:
-    drawn = agreement_square(PAIRS.assign(q=float("nan")), "ami", names=NAMES, sure="q")
-    assert all(text.get_alpha() is None for text in drawn.figure.axes[0].texts)
-
-
-def test_above_the_diagonal_another_q_decides() -> None:
-    both = PAIRS.assign(q=0.9, q_above=[0.01, 0.2, 0.01])
+def test_above_the_diagonal_another_column_decides() -> None:
+    both = PAIRS.assign(weak=True, weak_above=[False, True, False])
     drawn = agreement_square(
-        *(both, "ami"), names=NAMES, above="rho", sure="q", above_sure="q_above"
+        *(both, "ami"), names=NAMES, above="rho", faint="weak", above_faint="weak_above"
     )
     (panel,) = drawn.figure.axes
     faint = {text.get_text() for text in panel.texts if text.get_alpha() is not None}

@@ -108,13 +108,19 @@ READ: dict[str, Callable[[Fact, pd.DataFrame], Told]] = {
     "best_relation_gain": lambda fact, table: ends(best(table), "gain"),
     "coreference": lambda fact, table: ends(table, "accuracy"),
     "questions_loss": lambda fact, table: ends(table, "cost"),
-    "gradient": lambda fact, table: ends(table, "mean", sign=1000),
+    "gradient": lambda fact, table: ends(
+        table, "gradient" if "gradient" in table else "mean", sign=1000
+    ),
     "disabled_": lambda fact, table: {
         **ends(table, "cost", sign=-1),
         **in_order(table, p="p"),
     },
     "changed_": lambda fact, table: ends(table, "influence"),
-    "tuned_": lambda fact, table: ends(table, "cosine", sign=-1, shift=1),
+    "tuned_": lambda fact, table: (
+        ends(table, "change")
+        if "change" in table
+        else ends(table, "cosine", sign=-1, shift=1)  # of an atlas published before
+    ),
     "role_": role,
     **{f"{name}_label": label for name in ("clark", "rule", "network", "guan")},
 }

@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 
 from attnlib.errors import BadValue
-from experiments.shared import sortings
 from experiments.shared.sortings import (
     adjusted_information,
     agreement_kappa,
     crossed,
     dealt,
+    information_by_chance,
     kappa,
     mutual_information,
-    shuffled_p,
 )
 
 A = ["x", "x", "x", "y", "y", "y"]
@@ -59,7 +58,7 @@ def test_the_same_classes_under_other_names_have_one() -> None:
 def test_a_constant_label_tells_nothing() -> None:
     assert math.isnan(adjusted_information(A, ["c"] * 6))
     assert math.isnan(agreement_kappa(A, ["x"] * 6))
-    assert math.isnan(shuffled_p(A, ["c"] * 6))
+    assert np.isnan(information_by_chance(A, ["c"] * 6, deals=9)).all()
 
 
 def test_kappa_by_hand() -> None:
@@ -76,11 +75,13 @@ def test_kappa_counts_classes_that_only_one_uses() -> None:
     assert agreement_kappa(["x", "y"], ["z", "w"]) == pytest.approx(0)
 
 
-def test_p_is_the_share_of_shuffles_that_do_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sortings, "SHUFFLES", 20000)
-    every = [information_by_hand(A, list(one)) for one in permutations(B)]
-    exact = np.mean(np.array(every) >= information_by_hand(A, B) - 1e-12)
-    assert shuffled_p(A, B) == pytest.approx(exact, abs=0.02)
+def test_labels_dealt_out_have_the_information_of_all_permutations() -> None:
+    every = [adjusted_information(A, list(one)) for one in permutations(B)]
+    found = information_by_chance(A, B, deals=20_000)
+    for seen in sorted({round(one, 6) for one in every}):
+        exact = np.mean(np.array(every) <= seen + 1e-6)
+        assert np.mean(found <= seen + 1e-6) == pytest.approx(exact, abs=0.02)
+    assert np.mean(found) == pytest.approx(0, abs=0.01)  # that is what adjusted means
 
 
 def kappa_by_hand(one: list[str], other: list[str]) -> float:
@@ -96,29 +97,20 @@ def test_kappa_is_that_of_the_loop(seed: int) -> None:
     assert agreement_kappa(one, other) == pytest.approx(kappa_by_hand(one, other))
 
 
-def test_p_of_kappa_is_the_share_of_shuffles_that_agree_as_well(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(sortings, "SHUFFLES", 20000)
-    one, other = ["y", "y", "n", "n", "n"], ["y", "n", "y", "n", "n"]
-    every = [list(dealt_out) for dealt_out in permutations(other)]
-    exact = np.mean([kappa_by_hand(one, x) >= kappa_by_hand(one, other) - 1e-12 for x in every])
-    found = shuffled_p(one, other, kappa)
-    assert found == pytest.approx(exact, abs=0.02)
-
-
 def test_what_groups_explain_is_chance_within_them() -> None:
     groups = ["g"] * 20 + ["h"] * 20
     draw = np.random.default_rng(0)
     one, other = ([f"{g}{'' if draw.random() < 0.9 else '!'}" for g in groups] for _ in range(2))
-    assert shuffled_p(one, other) < 0.001
-    assert shuffled_p(one, other, within=groups) > 0.05
+    seen = adjusted_information(one, other)
+    assert (information_by_chance(one, other, deals=2000) < seen).mean() > 0.999
+    within = information_by_chance(one, other, within=groups, deals=2000)
+    assert (within < seen).mean() < 0.95
 
 
 def test_agreement_within_groups_is_found() -> None:
     groups = ["g"] * 20 + ["h"] * 20
     one = ["a", "b"] * 20
-    assert shuffled_p(one, one, within=groups) < 0.01
+    assert (information_by_chance(one, one, within=groups, deals=500) < 1).mean() > 0.99
 
 
 def test_heads_stay_in_their_group_when_dealt() -> None:
