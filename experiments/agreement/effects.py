@@ -17,7 +17,7 @@ from attnlib.models import Encoder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.clark2019.gradients import attention_gradients
-from experiments.clark2019.masked_lm import Budget, masked_lm_head, unmeasured
+from experiments.clark2019.masked_lm import masked_lm, unmeasured
 from experiments.shared.ablation import Answers, p_values, row_scores, single_ablations, spread_out
 from experiments.shared.intervals import TAIL, columns_of, mean_ends
 from experiments.shared.training.publishedreader import reader_of
@@ -138,27 +138,34 @@ def effect_reliability(*, facts: Mapping[str, Mapping[str, Any]]) -> Found:
     return Found(table, found, {"tasks": list(facts)})
 
 
-@experiment(version=1, trains=True)
+@experiment(version=2, trains=True)
 def head_gradients(
-    corpus: Corpus, fit_on: Corpus, *, encoder: Encoder, maskings: int = 2, seed: int = 0
+    corpus: Corpus,
+    fit_on: Corpus,
+    *,
+    encoder: Encoder,
+    head_epochs: int = 1,
+    epochs: int = 0,
+    seed: int = 0,
 ) -> Found:
     r"""How much the masked-LM loss hangs on each head's attention.
 
     .. math:: \frac{1}{n} \sum_q \sum_k |\partial L / \partial a_{qk}| \, a_{qk}
 
-    fit_on  texts for a masked-LM head where the model has none; those of `corpus` are left out
+    fit_on  texts for a masked-LM model where the checkpoint is none; those of `corpus` are left
+            out. head_epochs, epochs: see `masked_lm`
     table   layer, head, mean, low, high
     """
-    fit_on = unmeasured(fit_on, corpus)
-    budget = Budget(n_maskings=maskings, n_epochs=1)
-    head, quality = masked_lm_head(encoder, fit_on, budget=budget, seed=seed)
-    found = attention_gradients(encoder, head, corpus, max_length=128, seed=seed)
+    others, passes = unmeasured(fit_on, corpus), head_epochs + epochs
+    how: Any = {"head_epochs": head_epochs, "epochs": epochs, "seed": seed}
+    model, quality = masked_lm(encoder, others, **how)
+    found = attention_gradients(model, corpus, max_length=128, seed=seed)
     # The classes share out all keys and their weights count pairs, so sums are summed.
     total = sum(found.rows(name, "gradient_times_attention")[0] for name in CLASSES)
     pairs = sum(found.rows(name)[1] for name in CLASSES)
     assert isinstance(total, np.ndarray)
     ends = estimate(total, np.sqrt(np.asarray(pairs, float)), seed=seed)  # n queries of n x n pairs
     table = head_rows(mean=ends.mean, low=ends.low, high=ends.high)
-    facts = {"inputs": len(corpus), "passes": len(corpus) + maskings * len(fit_on)}
+    facts = {"inputs": len(corpus), "passes": len(corpus) + passes * quality["n_train"]}
     facts |= {name: quality[name] for name in ("accuracy", "baseline_accuracy")}
     return Found(table, {"gradient.accuracy": Finding(float(quality["accuracy"]))}, facts)
