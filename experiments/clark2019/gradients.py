@@ -27,7 +27,7 @@ from experiments.clark2019.masked_lm import (
 )
 
 QUANTITIES = ("gradient", "gradient_times_attention", "attention")
-"""|dL/da|, as in the paper; |dL/da| a, which is ours: what the attention there is matters; and a."""
+"""|dL/da|, as in the paper; |dL/da| a, which is ours: how much attention there matters; and a."""
 
 KeyClass = Callable[[Batch], Tensor]
 """Batch -> (batch, key), True where a key is of the class."""
@@ -101,7 +101,7 @@ class Gradients:
         return total, np.broadcast_to(self.weight[:, None, None, place], total.shape)
 
     def table(self, articles: list[str]) -> pd.DataFrame:
-        """One row per text, class and layer; every head has the same pairs, so sums are averaged."""
+        """One row per text, layer and class; heads have the same pairs, so sums are averaged."""
         by_layer = {name: total.mean(2) for name, total in self.total.items()}
         shape = by_layer["attention"].shape  # example, layer, class
         text, layer, place = np.indices(shape).reshape(3, -1)

@@ -185,7 +185,9 @@ def _checkpoint(encoder: Encoder) -> Any:
     model = model.eval().to(encoder.device)
     held = model.base_model.state_dict()
     given = encoder.model.state_dict()  # others than those of the file, in a random twin
-    return model if all(torch.equal(given[key], held.get(key, given[key])) for key in given) else None
+    return (
+        model if all(torch.equal(given[key], held.get(key, given[key])) for key in given) else None
+    )
 
 
 def _from_weights(encoder: Encoder, seed: int) -> Any:
@@ -205,7 +207,9 @@ def _from_weights(encoder: Encoder, seed: int) -> Any:
     model = model.to(device=weight.device, dtype=weight.dtype)
     lacking = model.base_model.load_state_dict(encoder.model.state_dict(), strict=False)
     if lacking.missing_keys:
-        raise Unobservable(f"'{encoder.name}' lacks {lacking.missing_keys[0]} of a masked-LM model.")
+        raise Unobservable(
+            f"'{encoder.name}' lacks {lacking.missing_keys[0]} of a masked-LM model."
+        )
     return model.eval().requires_grad_(False)
 
 

@@ -161,7 +161,9 @@ def _sep_middle_minus_sides(grids: Grids) -> float:
     means = grids["mass_to_sep"].mean(-1)
     middle = np.flatnonzero(_middle(means))
     sides = means[: middle[0]], means[middle[-1] + 1 :]
-    return float(means[middle].mean() - max((one.mean() for one in sides if len(one)), default=np.nan))
+    return float(
+        means[middle].mean() - max((one.mean() for one in sides if len(one)), default=np.nan)
+    )
 
 
 def _largest_early_entropy(grids: Grids) -> float:

@@ -175,7 +175,9 @@ def _sep_rows(found: Predictions, names: Sequence[str], tags: np.ndarray, seed: 
         if name == "poss":
             mark = clitics(found)[members]
             owners, marks = members[mark != NOBODY], mark[mark != NOBODY]
-            picked = [found.attended[w, head[owners]] == found.gold[owners] for w in (marks, owners)]
+            picked = [
+                found.attended[w, head[owners]] == found.gold[owners] for w in (marks, owners)
+            ]
             lead = picked[0].astype(float) - picked[1]
             rows["clitic.poss"] = by_group(lead, found.unit[owners], len(half))
     return rows
@@ -209,7 +211,9 @@ def _wanted(names: Sequence[str], rows: Mapping[str, object]) -> dict[str, Stati
 
     def slight(grids: Grids) -> float:
         gains = np.array([grids[f"gain.{name}"] for name in names])
-        return np.nan if not len(gains) or np.isnan(gains).any() else float((gains <= SLIGHT).mean())
+        return (
+            np.nan if not len(gains) or np.isnan(gains).any() else float((gains <= SLIGHT).mean())
+        )
 
     def unchanged(grids: Grids) -> float:
         losses = []

@@ -167,9 +167,7 @@ def test_the_gradient_of_a_batch_mean_is_caught(
     assert min(disagreement(found, bert, 3)[:2]) > 0.5
 
 
-def test_swapped_query_and_key_are_caught(
-    bert: Encoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_swapped_query_and_key_are_caught(bert: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     right = module._sums
     monkeypatch.setattr(module, "_sums", lambda size, *rest: right(size.mT, *rest))
     found = gradients(bert, classes=SINGLE_KEYS)
@@ -196,9 +194,7 @@ def test_batch_size_and_padding_change_nothing(name: str, folders: Callable[[str
     assert_same(alone, gradients(model, batch_size=3))
 
 
-def test_slices_of_a_batch_change_nothing(
-    bert: Encoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slices_of_a_batch_change_nothing(bert: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = gradients(bert)
     monkeypatch.setattr("attnlib.attention.tap.SLICE_BYTES", 1)
     assert_same(whole, gradients(bert))
