@@ -1,4 +1,4 @@
-"""The masked-LM model of an encoder: its complete checkpoint, or its weights with a trained head."""
+"""The masked-LM model of an encoder: its checkpoint, or its weights with a trained head."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def probes(
     max_length: int = 128,
     seed: int = 0,
 ) -> Found:
-    """Words whose head word is found: by both probes, by rivals, on the attention of random weights.
+    """Words whose head word is found: by both probes, and by rivals.
 
     A seed decides the order of the training sentences, the first weights of the rival that reads
     distances, and the weights of the random twin. Also the probe with the word vectors misaligned

@@ -1,4 +1,4 @@
-"""Sec. 5, Table 3: a structural probe on the word vectors of one layer (Hewitt and Manning 2019)."""
+"""Sec. 5, Table 3: a structural probe on word vectors (Hewitt and Manning 2019)."""
 
 from __future__ import annotations
 

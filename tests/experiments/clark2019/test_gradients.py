@@ -275,7 +275,7 @@ def test_a_class_that_no_text_has_is_undefined(bert: Encoder) -> None:
 def test_attention_is_that_of_the_trained_model(
     folders: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, epochs: int
 ) -> None:
-    """Fig. 3 compares gradients and attention of one network: after training, of the trained one."""
+    """Fig. 3 compares gradients and attention of one network, the trained one if it was."""
     monkeypatch.setenv("ATTNLIB_CACHE", str(tmp_path))
     encoder = load_encoder(folders("bert"))
     texts = [Segment(f"{i}#0", SENTENCES[i % 3]) for i in range(20)]

@@ -1,4 +1,4 @@
-"""Masks follow from the example alone, a complete checkpoint is used as it is, others are trained."""
+"""Masks follow from the example alone; a complete checkpoint is used as it is, others train."""
 
 from __future__ import annotations
 
