@@ -66,7 +66,7 @@ def surface(
     lengths = found.rows("mass_to_self")[1][:, :1, :1]  # the weight of a mass: its real queries
     values |= {"length": lengths, "pieces": piece_counts(read, encoder)}
     articles = pd.factorize(np.array([article(example) for example in read], object))[0]
-    rows = {key: by_group(one, articles, articles.max() + 1) for key, one in values.items()}
+    rows = {key: by_group(one, articles, int(articles.max()) + 1) for key, one in values.items()}
     facts = {
         "inputs": found.n_examples,
         "articles": int(articles.max()) + 1,

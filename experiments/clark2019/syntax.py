@@ -93,7 +93,7 @@ def _split_words(corpus: Corpus, pieces: Sequence[Sequence[int]]) -> dict[str, F
     document = pd.factorize(np.array([article(tree) for tree in corpus.examples], object))[0]
     split = np.array([n > 1 for one in pieces for n in one], float)
     words = np.repeat(document, [len(one) for one in pieces])
-    spread = estimate(*by_group(split[:, None], words, document.max() + 1), micro=True)
+    spread = estimate(*by_group(split[:, None], words, int(document.max()) + 1), micro=True)
     return {"words.split_share": Finding(*(float(e[0]) for e in list(vars(spread).values())[:3]))}
 
 
