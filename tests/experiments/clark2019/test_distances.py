@@ -128,10 +128,13 @@ def test_layers_that_hold_together_are_found_and_shuffled_ones_are_not() -> None
     assert close.low < close.value < close.high < 1
     assert math.isnan(found.findings["js.within_behaviour_over_shuffled"].value)
     assert found.facts["named"] == 0
-    mixed = draw.permutation(12)
-    scattered = closeness(pairs(matrix[np.ix_(mixed, mixed)], 3), looks(4, 3)).findings
-    number = scattered["js.within_layer_over_shuffled"]
-    assert number.low < 1 < number.high
+    contained = 0
+    for _ in range(20):
+        mixed = draw.permutation(12)
+        one = pairs(matrix[np.ix_(mixed, mixed)], 3)
+        ends = closeness(one, looks(4, 3), shuffles=200).findings["js.within_layer_over_shuffled"]
+        contained += ends.low <= 1 <= ends.high
+    assert contained >= 16  # 19 are expected
 
 
 def test_behaviours_are_compared_among_heads_that_have_one() -> None:
@@ -160,7 +163,7 @@ def test_clear_clusters_are_clear() -> None:
     points = np.repeat(np.eye(5) * 10, 4, axis=0) + draw.normal(0, 0.1, (20, 5))
     found = silhouettes(squareform(distances_of(points)))
     assert GROUPS[int(np.nanargmax(found))] == 5 and found.max() > 0.95
-    assert np.isnan(silhouettes(np.ones(10 * 9 // 2))).all()  # all are equally far: no groups
+    assert np.isnan(silhouettes(np.ones(20 * 19 // 2))).all()  # all are equally far: no groups
 
 
 # Behaviours
