@@ -165,8 +165,8 @@ def counted(tree: Tree, apart: np.ndarray, real: np.ndarray) -> np.ndarray:
     chain = sum(second - first == 1 for first, second in gold)
     found = np.empty((*apart.shape[:-2], 3), int)
     for at in np.ndindex(apart.shape[:-2]):
-        # A distance of 0 would count as no link at all.
-        own = apart[at][np.ix_(words, words)] + 1e-9
+        # A distance near 0 would count as no link at all; one more for each changes no tree.
+        own = apart[at][np.ix_(words, words)] + 1
         ends = minimum_spanning_tree(own).nonzero() if len(words) > 1 else ((), ())
         pairs = {(int(min(pair)), int(max(pair))) for pair in zip(*ends, strict=True)}
         found[at] = len(pairs & gold), chain, len(gold)
