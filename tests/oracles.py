@@ -208,9 +208,9 @@ def column_mass(weights: Maps, text: Text) -> NDArray[np.float64]:
     return values
 
 
-def column_peak(weights: Maps, text: Text) -> NDArray[np.float64]:
-    """The mean attention that the most attended position receives."""
-    return np.array([max(columns) for columns in column_mass(weights, text)])
+def row_peak(weights: Maps, text: Text) -> NDArray[np.float64]:
+    """The largest weight of a row, averaged over the rows."""
+    return np.array([sum(max(row) for row in head) / len(text) for head in weights])
 
 
 # --- divergence ----------------------------------------------------------------------------------
@@ -403,7 +403,7 @@ def _oracles() -> Iterator[tuple[str, Oracle, Counts]]:
             lambda text: len(_cls_queries(text)),
         )
     yield "column_mass", column_mass, lambda text: 1  # one value per text, not a mean
-    yield "column_peak", column_peak, lambda text: 1
+    yield "row_peak", row_peak, len
     yield "js_divergence", js_divergence, len
     yield "js_divergence@authors", lambda weights, text: js_divergence(weights, text, 1e-3), len
     yield from _biases()

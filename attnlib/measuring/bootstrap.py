@@ -90,6 +90,7 @@ def statistics(
     rows: Mapping[str, tuple[np.ndarray, np.ndarray]],
     wanted: Mapping[str, Statistic],
     *,
+    micro: bool = False,
     replicates: int = REPLICATES,
     seed: int = 0,
 ) -> dict[str, tuple[float, float, float]]:
@@ -97,6 +98,7 @@ def statistics(
 
     rows    metric -> sums and weights per example, (example, *axes), as `Measurement.rows` gives
     wanted  name -> a function of the mean grids
+    micro   means over what is counted in the rows, such as the texts of articles (see `by_group`)
 
     Every replicate draws the same examples for all metrics and computes the number anew, so that
     a choice inside it (the largest layer, the heads above a threshold) is made anew too.
@@ -106,7 +108,7 @@ def statistics(
         raise BadValue(f"rows of {sorted(sizes)} examples; expected the same number, 1 or more.")
     (n,) = sizes
     shapes = {key: total.shape[1:] for key, (total, _) in rows.items()}
-    flat = {key: _sums(t.reshape(n, -1), w.reshape(n, -1), False) for key, (t, w) in rows.items()}
+    flat = {key: _sums(t.reshape(n, -1), w.reshape(n, -1), micro) for key, (t, w) in rows.items()}
 
     def grids(counts: np.ndarray) -> Iterator[dict[str, np.ndarray]]:
         with np.errstate(invalid="ignore", divide="ignore"):

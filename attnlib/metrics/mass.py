@@ -133,16 +133,14 @@ def column_mass(attention: Attention) -> Partial:
     return Partial(attention.received.clone(), attention.real.unsqueeze(1).to(torch.float32))
 
 
-@metric(
-    key="column_peak", source="kovaleva2019:sec4.1", unit="share of attention", bounds=(0.0, 1.0)
-)
-def column_peak(attention: Attention) -> Partial:
-    r"""Share of all attention that the most attended position receives: high for vertical maps.
+@metric(key="row_peak", source="clark2019:sec3.3", unit="share of attention", bounds=(0.0, 1.0))
+def row_peak(attention: Attention) -> Partial:
+    r"""The largest weight of a row: how much a token gives the key it attends to most.
 
-    .. math:: \max_k \frac{1}{n} \sum_q a_{qk}
+    .. math:: \max_k a_{qk}, \quad \text{averaged over real queries } q
 
     attention.weights  (batch, head, query, key)
-    returns            total (batch, head), weight (batch,) = 1
+    returns            total (batch, head), weight (batch,)
     """
-    peak = attention.received.amax(-1)
-    return Partial(peak, (attention.n_real > 0).to(torch.float32))
+    peaks = attention.weights.amax(-1) * attention.real.unsqueeze(1)
+    return Partial(peaks.sum(-1), attention.n_real)

@@ -34,7 +34,7 @@ from experiments.agreement.draws import (
     with_draws,
 )
 from experiments.clark2019.gradients import attention_gradients
-from experiments.clark2019.masked_lm import Budget, masked_lm_head, unmeasured
+from experiments.clark2019.masked_lm import masked_lm, unmeasured
 from experiments.shared.ablation import (
     Answers,
     disabled,
@@ -254,20 +254,27 @@ def question_effects(
 
 @experiment(version=2, trains=True)
 def head_gradients(
-    corpus: Corpus, fit_on: Corpus, *, encoder: Encoder, maskings: int = 2, seed: int = 0
+    corpus: Corpus,
+    fit_on: Corpus,
+    *,
+    encoder: Encoder,
+    head_epochs: int = 1,
+    epochs: int = 0,
+    seed: int = 0,
 ) -> Found:
     r"""How much the masked-LM loss depends on each head's attention.
 
     .. math:: \frac{1}{n} \sum_q \sum_k |\partial L / \partial a_{qk}| \, a_{qk}
 
-    fit_on  texts for a masked-LM head where the model has none; those of `corpus` are left out
+    fit_on  texts for a masked-LM model where the checkpoint is none; those of `corpus` are left
+            out. head_epochs, epochs: see `masked_lm`
     table   layer, head, gradient with `_low`, `_high` and `_draws` (documents drawn again)
     facts   reliability of the order of heads
     """
-    fit_on = unmeasured(fit_on, corpus)
-    budget = Budget(n_maskings=maskings, n_epochs=1)
-    head, quality = masked_lm_head(encoder, fit_on, budget=budget, seed=seed)
-    found = attention_gradients(encoder, head, corpus, max_length=128, seed=seed)
+    others, passes = unmeasured(fit_on, corpus), head_epochs + epochs
+    how: Any = {"head_epochs": head_epochs, "epochs": epochs, "seed": seed}
+    model, quality = masked_lm(encoder, others, **how)
+    found = attention_gradients(model, corpus, max_length=128, seed=seed)
     # The classes share out all keys and their weights count pairs, so sums are summed.
     total = sum(found.rows(name, "gradient_times_attention")[0] for name in CLASSES)
     pairs = sum(found.rows(name)[1] for name in CLASSES)
@@ -276,7 +283,10 @@ def head_gradients(
     of = mean_of(total / np.sqrt(np.asarray(pairs, float)))  # n queries of n x n pairs
     places, counts = all_heads(*total.shape[1:]), drawn_counts(documents, seed)
     table = with_draws(places, "gradient", of(counts))
-    facts: dict[str, Any] = {"inputs": len(corpus), "passes": len(corpus) + maskings * len(fit_on)}
+    facts: dict[str, Any] = {
+        "inputs": len(corpus),
+        "passes": len(corpus) + passes * quality["n_train"],
+    }
     facts |= {name: quality[name] for name in ("accuracy", "baseline_accuracy")}
     facts["reliability"] = {"gradient": reliability(of, documents, seed)}
     return Found(table, {"gradient.accuracy": Finding(float(quality["accuracy"]))}, facts)

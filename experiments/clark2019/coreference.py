@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,90 +23,62 @@ from attnlib.attention.words import word_maps
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import CorefDocument, Span
 from attnlib.errors import CorpusError
-from attnlib.measuring.best_heads import chosen_elsewhere, halves
-from attnlib.measuring.bootstrap import by_group, percentage
+from attnlib.measuring.best_heads import chosen_elsewhere, halves, is_punct
 from attnlib.models import Encoder
-from bookkit.store import Found, experiment, findings
+from bookkit.store import Found, experiment
+from experiments.clark2019.masked_lm import article
 
 TYPES = ("pronoun", "proper", "nominal")
 AGREEING = Path(__file__).with_name("agreeing_words.toml")
-COMPARED = (
-    ("head_match", "nearest"),
-    ("rule_based", "head_match"),
-    ("head", "head_match"),
-    ("head", "rule_based"),
-)
-"""Systems whose difference a claim asks for."""
 
 
-@experiment(version=1)
-def coreference(
-    corpus: Corpus, *, encoder: Encoder, max_length: int = 128, judged: bool = True, seed: int = 0
-) -> Found:
-    """Antecedent selection by the best head and by three rules, by kind of mention."""
+@experiment(version=2)
+def coreference(corpus: Corpus, *, encoder: Encoder, max_length: int = 128, seed: int = 0) -> Found:
+    """Which systems find an antecedent of each mention: the best head, and three rules (Table 2).
+
+    table  document, kind, distance (words to the nearest antecedent), and of each system 1 where it
+           is right: nearest, head_match, rule_based; any_word, the head that is best on all
+           questions when a head answers with the word it attends to most; any_word_clean, chosen on
+           one half of the documents and scored on the other, NaN for one document; mentions, the
+           best head when it chooses among the mentions before, as the rules do
+    """
     found = choices(encoder, corpus.examples, max_length=max_length)
-    by_head = found.by_head["mentions"]
-    best = int(by_head.mean(0).argmax())
-    tokens = (min(len(e), max_length) for e in tokenized(corpus.examples, encoder))
+    _, rank = np.unique(found.document, return_inverse=True)
+    right = found.by_head["words"]
+    clean, chosen = chosen_elsewhere(right, halves(int(rank.max()) + 1, seed)[rank])
+    best = {name: int(one.mean(0).argmax()) for name, one in found.by_head.items()}
+    systems = {re.sub("[ -]", "_", name): one for name, one in found.baselines.items()}
+    systems |= {"any_word": right[:, best["words"]], "any_word_clean": clean}
+    systems["mentions"] = found.by_head["mentions"][:, best["mentions"]]
+    table = pd.DataFrame({name: one.astype(float) for name, one in systems.items()})
+    told = {"document": found.document, "kind": found.kind, "distance": found.distance}
     facts = {
         "inputs": len(corpus),
         "passes": len(corpus),
-        "tokens": sum(tokens),
+        "tokens": sum(min(len(one), max_length) for one in tokenized(corpus.examples, encoder)),
         "questions": len(found),
         "corpus": corpus.name,
-        "head": _name(best, found.n_heads),
+        "head": _name(best["words"], found.n_heads),
+        "clean_heads": [_name(head, found.n_heads) for head in dict.fromkeys(chosen)],
     }
-    table = antecedent_table(found, seed=seed)
-    if not judged:
-        return Found(table, facts=facts)
-    systems = {re.sub("[ -]", "_", name): right for name, right in found.baselines.items()}
-    systems["head"] = by_head[:, best]
-    numbers = {name: percent_right(right, found.document) for name, right in systems.items()}
-    for one, other in COMPARED:
-        gain = systems[one].astype(float) - systems[other]
-        numbers[f"{one}_minus_{other}"] = percent_right(gain, found.document)
-    nominal = found.kind == "nominal"
-    gain = (systems["head"].astype(float) - systems["head_match"])[nominal]
-    numbers["nominal_head_minus_head_match"] = percent_right(gain, found.document[nominal])
-    return Found(table, findings({f"table2.{name}": ends for name, ends in numbers.items()}), facts)
+    return Found(table.assign(**told), facts=facts)
 
 
-def antecedent_table(found: Choices, *, seed: int = 0) -> pd.DataFrame:
-    """One row per system and kind of mention: accuracy in percent with its 95 % interval.
+@experiment(version=1)
+def dependency_lengths(corpus: Corpus) -> Found:
+    """How far words are from their head words, without punctuation and roots.
 
-    The best head is chosen on all questions and scored on them ("head", the paper's way), or
-    chosen on one half of the documents and scored on the other, both ways round ("head, clean");
-    "head, any word" is the paper's way when a head may choose any word of the text.
+    table  document, length (in words), n: how many dependencies
     """
-    systems = {name: (right, "") for name, right in found.baselines.items()}
-    _, rank = np.unique(found.document, return_inverse=True)
-    half = halves(int(rank.max()) + 1, seed)[rank]
-    for label, candidates in (("head", "mentions"), ("head, any word", "words")):
-        right = found.by_head[candidates]
-        best = int(right.mean(0).argmax())
-        clean, chosen = chosen_elsewhere(right, ~half)
-        names = dict.fromkeys(_name(head, found.n_heads) for head in chosen)
-        systems[label] = (right[:, best], _name(best, found.n_heads))
-        systems[f"{label}, clean"] = (clean, "/".join(names))
-    rows = []
-    for system, (right, head) in systems.items():
-        for kind in ("all", *TYPES):
-            asked = np.ones(len(found), bool) if kind == "all" else found.kind == kind
-            value, low, high = percent_right(right[asked], found.document[asked])
-            row = {"system": system, "head": head, "kind": kind, "n": int(asked.sum())}
-            rows.append({**row, "accuracy": value, "low": low, "high": high})
-    return pd.DataFrame(rows)
-
-
-def percent_right(right: np.ndarray, document: np.ndarray) -> tuple[float, float, float]:
-    """Percent right with a bootstrap interval over documents; NaN where nothing was asked.
-
-    right  (question,)   1 and 0, or the difference of two systems on the same questions
-    """
-    if not len(right):
-        return np.nan, np.nan, np.nan
-    _, place = np.unique(document, return_inverse=True)
-    return percentage(*by_group(right.astype(float), place, int(place.max()) + 1))
+    counts: Counter[tuple[str, int]] = Counter()
+    for tree in corpus.examples:
+        arcs = zip(tree.heads, tree.relations, strict=True)
+        for word, (head, label) in enumerate(arcs):
+            if head >= 0 and not is_punct(label):
+                counts[article(tree), abs(head - word)] += 1
+    rows = [(document, length, n) for (document, length), n in counts.items()]
+    table = pd.DataFrame(rows, columns=["document", "length", "n"])
+    return Found(table, facts={"inputs": len(corpus)})
 
 
 def _name(flat: int, n_heads: int) -> str:
@@ -123,12 +96,14 @@ class Choices:
     baselines  name -> (question,) bool
     document   (question,)   which document a question comes from
     kind       (question,)   pronoun, proper or nominal
+    distance   (question,)   words from its head word to that of its nearest antecedent
     """
 
     by_head: dict[str, np.ndarray]
     baselines: dict[str, np.ndarray]
     document: np.ndarray
     kind: np.ndarray
+    distance: np.ndarray
     n_heads: int
 
     def __len__(self) -> int:
@@ -171,6 +146,12 @@ def choices(
         },
         document=np.array([index for index, _, _ in every]),
         kind=np.array([mention.type for _, mention, _ in every]),
+        distance=np.array(
+            [
+                min(m.head - other.head for other in before if other.entity == m.entity)
+                for _, m, before in every
+            ]
+        ),
         n_heads=encoder.n_heads,
     )
 

@@ -46,7 +46,8 @@ def disagreements(
         *_smoothing(few, encoder, max_length),
         *_word_level(trees, encoder, min_count),
     ]
-    uas = probes.set_index("probe")["uas"]
+    words = probes.groupby("probe")[["right", "asked"]].sum()
+    uas = 100 * words["right"] / words["asked"]
     about = "word vectors of candidates: own, or shifted by the root"
     ways = (uas["attention-words"], uas["attention-words-authors"])
     rows.append((about, "probe with words", "UAS", ways))

@@ -1,23 +1,22 @@
-"""Sec. 6: how far heads are from each other, and whether layers or behaviours hold together."""
+"""Sec. 6: how far heads are from each other, on a plane and in clusters."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
+from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import pdist, squareform
 
 from attnlib.data.corpora import Corpus
+from attnlib.measuring.bootstrap import statistics
 from attnlib.measuring.stream import measure
 from attnlib.models import Encoder
-from bookkit.claims import Finding
-from bookkit.store import Found, experiment
+from bookkit.store import Found, experiment, findings
+from experiments.clark2019.masked_lm import article
 from experiments.clark2019.surface import behaviours
-from experiments.shared.intervals import chance_p
 
-UNNAMED = ("other", "undefined")
+GROUPS = range(3, 13)
 
 
 @experiment(version=1)
@@ -48,31 +47,64 @@ def distance_matrix(table: pd.DataFrame) -> np.ndarray:
     return squareform(table["js"].to_numpy(np.float64))  # pairs are in the order of its triangle
 
 
-@experiment(version=1)
+@experiment(version=2)
 def plane(distances: pd.DataFrame, surface: pd.DataFrame, *, seed: int = 0) -> Found:
-    """The heads on a plane, and two permutation tests: same layer, same behaviour (Fig. 6).
+    """The heads on a plane, with their behaviours (Fig. 6).
 
     distances  the table of `divergences`
     surface    the table of `surface`, whose means name the behaviours
     """
-    matrix = distance_matrix(distances)
-    labels = behaviours(surface)
-    points, stress, correlation = planar(matrix, seed=seed)
-    layers = labels.index.get_level_values("layer").to_numpy()
-    near_in_layer, far_from_layer, p_of_layer = closeness(matrix, layers, seed=seed)
-    named = (~labels.isin(UNNAMED)).to_numpy()
-    near, far, p = closeness(matrix[named][:, named], labels[named].to_numpy(), seed=seed)
-    table = labels.reset_index()
+    points, stress, correlation = planar(distance_matrix(distances), seed=seed)
+    table = behaviours(surface).reset_index()
     table["x"], table["y"] = points.T
-    facts = {
-        "stress": stress,
-        "correlation": correlation,
-        "layer_ratio": near_in_layer / far_from_layer,
-        "behaviour_ratio": None if np.isnan(near / far) else near / far,
-        "named": int(named.sum()),
-    }
-    found = {"js.within_layer_p": Finding(p_of_layer), "js.within_behaviour_p": Finding(p)}
-    return Found(table, found, facts)
+    return Found(table, facts={"stress": stress, "correlation": correlation})
+
+
+@experiment(version=1)
+def clusters(corpus: Corpus, *, encoder: Encoder, max_length: int = 128, seed: int = 0) -> Found:
+    """How clear the clearest clustering of heads is; articles drawn again, its size chosen anew.
+
+    table  groups, silhouette: the mean silhouette of so many groups (see `silhouettes`)
+    """
+    found = measure(encoder, corpus, ["js_divergence"], max_length=max_length)
+    total, weight = found.rows("js_divergence")
+    upper = np.triu_indices(total.shape[-1], 1)
+    read = [corpus.examples[place] for place in sorted(set(found.shard.index))]
+    articles = pd.factorize(np.array([article(example) for example in read], object))[0]
+    sums = [np.zeros((articles.max() + 1, len(upper[0]))) for _ in range(2)]
+    for whole, part in zip(sums, (total, np.broadcast_to(weight, total.shape)), strict=True):
+        np.add.at(whole, articles, part[:, upper[0], upper[1]])
+    wanted = {"js.best_silhouette": lambda grids: np.nanmax(silhouettes(grids["js"]))}
+    numbers = findings(statistics({"js": (sums[0], sums[1])}, wanted, micro=True, seed=seed))
+    mean = silhouettes(sums[0].sum(0) / sums[1].sum(0))
+    table = pd.DataFrame({"groups": GROUPS, "silhouette": mean})
+    facts = {"inputs": len(read), "passes": len(read), "groups": GROUPS[int(np.nanargmax(mean))]}
+    return Found(table, numbers, facts)
+
+
+def silhouettes(pairs: Float[np.ndarray, " pair"]) -> Float[np.ndarray, " groups"]:
+    r"""Mean silhouette of 3 to 12 groups of heads (average linkage).
+
+    .. math:: s_i = \frac{b_i - a_i}{\max(a_i, b_i)}
+
+    pairs  distances of every two heads; a: mean distance to the others of one's group; b: to those
+           of the nearest other group. A head that is alone in its group has 0; NaN where the tree
+           of groups cannot be cut into so many.
+    """
+    tree, apart = linkage(pairs, "average"), squareform(pairs)
+    found = []
+    for n in GROUPS:
+        member = np.eye(n)[fcluster(tree, n, "maxclust") - 1]
+        size = member.sum(0)
+        if (size == 0).any():
+            found.append(np.nan)
+            continue
+        sums, own = apart @ member, member.astype(bool)
+        within = sums[own] / np.maximum(size[own.argmax(1)] - 1, 1)
+        nearest = np.where(own, np.inf, sums / size).min(1)
+        gap = (nearest - within) / np.maximum(np.maximum(nearest, within), 1e-300)
+        found.append(float(np.where(size[own.argmax(1)] > 1, gap, 0).mean()))
+    return np.array(found)
 
 
 # --- heads as points in a plane -------------------------------------------------------------------
@@ -130,57 +162,3 @@ def _turned(points: np.ndarray) -> np.ndarray:
     far = np.argmax(np.round(size / max(size.max(), 1e-300), 6), axis=0)
     sign = np.where(turned[far, [0, 1]] < 0, -1.0, 1.0)
     return np.asarray(turned * sign)
-
-
-# --- whether groups of heads lie closer together than chance --------------------------------------
-
-
-def closeness(
-    distances: Float[np.ndarray, "n n"],
-    groups: Sequence[object] | np.ndarray,
-    *,
-    permutations: int = 10_000,
-    seed: int = 0,
-) -> tuple[float, float, float]:
-    r"""Are points of one group closer to each other than if labels were dealt out at random?
-
-    .. math:: W = \frac{1}{|P|} \sum_{(i, j) \in P} d_{ij}, \quad
-              P = \{i < j : g_i = g_j\}, \quad
-              p = \frac{1 + |\{\pi : W_\pi \le W\}|}{1 + \text{permutations}}
-
-    distances  (n, n)   symmetric
-    groups     (n,)     a label per point
-    returns    W, the mean distance of points of different groups, and p; NaN of no pairs
-
-    The paper says "heads in the same layer tend to be close together" without a test; this is ours.
-    A group of one point has no pair within. Shuffling labels keeps the sizes of all groups, so W
-    and its ratio to the mean between groups order the shuffles in the same way.
-    """
-    labels = np.asarray(groups, dtype=object)
-    one, other = np.triu_indices(len(labels), 1)
-    same = labels[one] == labels[other]
-    values = distances[one, other]
-    within, between = _mean(values[same]), _mean(values[~same])
-    return within, between, _p_value(distances, one[same], other[same], within, permutations, seed)
-
-
-def _p_value(
-    given: np.ndarray,
-    one: np.ndarray,
-    other: np.ndarray,
-    observed: float,
-    permutations: int,
-    seed: int,
-) -> float:
-    """The share of shuffles whose mean over the pairs (one, other) is not above the observed."""
-    if not len(one):
-        return float("nan")
-    places = np.tile(np.arange(len(given)), (permutations, 1))
-    # Rows and columns move together: a point keeps its distances, only its label changes.
-    dealt = np.random.default_rng(seed).permuted(places, axis=1)
-    means = np.array([given[order[one], order[other]].mean() for order in dealt])
-    return chance_p(-observed, -means)
-
-
-def _mean(values: np.ndarray) -> float:
-    return float(values.mean()) if len(values) else float("nan")

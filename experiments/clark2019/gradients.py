@@ -9,94 +9,61 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from scipy.stats import spearmanr
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnlib.attention.encode import Batch, batches_of, tokenized
 from attnlib.attention.maps import refuse_infinite
 from attnlib.attention.tap import Tap, run_tapped, tapped
 from attnlib.data.corpora import Corpus
-from attnlib.measuring.bootstrap import Grids, estimate, statistics
-from attnlib.measuring.head_tables import layer_means
 from attnlib.models import Encoder
-from bookkit.store import Found, experiment, findings
+from bookkit.store import Found, experiment
 from experiments.clark2019.masked_lm import (
     NOT_ASKED,
-    Budget,
+    article,
     example_losses,
     masked,
-    masked_lm_head,
+    masked_lm,
     unmeasured,
 )
 
-QUALITY = ("head", "accuracy", "baseline_accuracy", "loss", "baseline_loss")
-"""What a page says of a masked-LM head."""
-QUANTITIES = ("gradient", "gradient_times_attention")
-"""|dL/da|, as in the paper; and |dL/da| a, which is ours: what the attention there is matters."""
+QUANTITIES = ("gradient", "gradient_times_attention", "attention")
+"""|dL/da|, as in the paper; |dL/da| a, which is ours: how much attention there matters; and a."""
 
 KeyClass = Callable[[Batch], Tensor]
 """Batch -> (batch, key), True where a key is of the class."""
 
 
-@experiment(version=1, trains=True)
+@experiment(version=2, trains=True)
 def gradients(
     corpus: Corpus,
     fit_on: Corpus,
-    surface: pd.DataFrame,
     *,
     encoder: Encoder,
     max_length: int = 128,
-    maskings: int = 2,
-    fit_epochs: int = 1,
+    head_epochs: int = 1,
+    epochs: int = 0,
     seed: int = 0,
 ) -> Found:
-    """Mean size of dL/da by class of key and layer, for two losses.
+    """Mean size of dL/da by class of key and layer, and the attention that the class gets.
 
-    fit_on   texts for a masked-LM head, where the model has none; those of `corpus` are left out
-    surface  the table of `surface`: the claims compare gradients with attention to [SEP]
-
-    "masked" is the paper's loss. "shown" asks for the same pieces without hiding them. A model that
-    was not trained to fill gaps is poor at the first and good at the second, and what both say of
-    attention does not depend on how good it is.
+    fit_on  texts for a masked-LM model, where the checkpoint is none; those of `corpus` are left
+            out. head_epochs, epochs: see `masked_lm`
+    table   text, article, class, layer, gradient, gradient_times_attention (means over pairs of a
+            real query and a key of the class, and over heads; NaN without such a key), attention
+            (of a query to the whole class, averaged over queries and heads). Attention is that of
+            the masked-LM model's own encoder, on the same masked texts.
     """
-    fit_on = unmeasured(fit_on, corpus)
-    budget = Budget(n_maskings=maskings, n_epochs=fit_epochs)
-    settings: Any = {"max_length": max_length, "seed": seed}
-    tables, quality, numbers = [], {}, {}
-    for loss, hide in (("masked", True), ("shown", False)):
-        head, known = masked_lm_head(encoder, fit_on, budget=budget, hide=hide, **settings)
-        found = attention_gradients(encoder, head, corpus, hide=hide, **settings)
-        tables.append(found.layer_table().assign(loss=loss))
-        quality[loss] = {key: known[key] for key in QUALITY}
-        numbers[loss] = _numbers(found, surface)
+    others = unmeasured(fit_on, corpus)
+    how: Any = {"max_length": max_length, "seed": seed}
+    model, known = masked_lm(encoder, others, head_epochs=head_epochs, epochs=epochs, **how)
+    found = attention_gradients(model, corpus, **how)
     facts = {
         "inputs": len(corpus),
-        "passes": 2 * (len(corpus) + maskings * len(fit_on)),
-        "tokens": 2 * sum(map(len, tokenized(corpus.examples, encoder))),
-        "segments": len(fit_on),
-        "shown_ratio": numbers["shown"]["gradient.sep_over_other_late"][0],
-        **quality,
+        "passes": len(corpus) + (head_epochs + epochs) * known["n_train"],
+        "tokens": sum(map(len, tokenized(corpus.examples, encoder))),
+        **known,
     }
-    return Found(pd.concat(tables, ignore_index=True), findings(numbers["masked"]), facts)
-
-
-def _numbers(found: Gradients, surface: pd.DataFrame) -> dict[str, tuple[float, float, float]]:
-    """What the claims ask for, each with its interval over texts."""
-    to_sep = layer_means(surface, metric="mass_to_sep")
-
-    def late_ratio(grids: Grids) -> float:
-        third = max(1, len(grids["sep"]) // 3)
-        return float(grids["sep"][third:].mean() / grids["other"][third:].mean())
-
-    def correlation(grids: Grids) -> float:
-        ratio = grids["sep"].mean(-1) / grids["other"].mean(-1)
-        return float(spearmanr(to_sep.to_numpy(), ratio).statistic)
-
-    rows = {name: found.rows(name) for name in ("sep", "other")}
-    return statistics(
-        rows,
-        {"gradient.sep_over_other_late": late_ratio, "gradient.correlation_with_sep": correlation},
-    )
+    return Found(found.table([article(example) for example in corpus.examples]), facts=facts)
 
 
 # --- the gradient to every attention weight -------------------------------------------------------
@@ -117,12 +84,14 @@ class Gradients:
 
     total   by quantity (example, layer, head, class)
     weight  (example, class)   pairs of a real query and a key of the class
+    n_real  (example,)         real queries
     loss    (example,)         mean cross-entropy of its masked pieces, in nats
     """
 
     classes: tuple[str, ...]
     total: Mapping[str, np.ndarray]
     weight: np.ndarray
+    n_real: np.ndarray
     loss: np.ndarray
 
     def rows(self, key_class: str, quantity: str = "gradient") -> tuple[np.ndarray, np.ndarray]:
@@ -131,30 +100,24 @@ class Gradients:
         total = self.total[quantity][..., place]
         return total, np.broadcast_to(self.weight[:, None, None, place], total.shape)
 
-    def layer_table(self) -> pd.DataFrame:
-        """One row per class, quantity and layer: the mean over its heads, as Fig. 3 draws it.
-
-        The interval comes from drawing examples again, not heads: a model has the heads it has.
-        """
-        frames = []
-        for quantity in QUANTITIES:
-            for key_class in self.classes:
-                total, weight = self.rows(key_class, quantity)
-                # Every head has the same pairs, so sums may be averaged.
-                found = estimate(total.mean(-1), weight[..., 0])
-                place = {"class": key_class, "quantity": quantity}
-                layers = np.arange(1, len(found.mean) + 1)
-                frames.append(pd.DataFrame({**place, "layer": layers, **vars(found)}))
-        return pd.concat(frames, ignore_index=True)
+    def table(self, articles: list[str]) -> pd.DataFrame:
+        """One row per text, layer and class; heads have the same pairs, so sums are averaged."""
+        by_layer = {name: total.mean(2) for name, total in self.total.items()}
+        shape = by_layer["attention"].shape  # example, layer, class
+        text, layer, place = np.indices(shape).reshape(3, -1)
+        pairs = np.where(self.weight > 0, self.weight, np.nan)[:, None]
+        means = {name: by_layer[name] / pairs for name in QUANTITIES[:2]}
+        means["attention"] = by_layer["attention"] / self.n_real[:, None, None]
+        names = {"text": text, "article": np.array(articles)[text], "layer": layer + 1}
+        names["class"] = np.array(self.classes)[place]
+        return pd.DataFrame({**names, **{name: means[name].ravel() for name in QUANTITIES}})
 
 
 def attention_gradients(
-    encoder: Encoder,
-    head: nn.Module,
+    model: Encoder,
     corpus: Corpus,
     *,
     mask_rate: float = 0.15,
-    hide: bool = True,
     seed: int = 0,
     batch_size: int = 8,
     classes: Mapping[str, KeyClass] = KEY_CLASSES,
@@ -165,6 +128,7 @@ def attention_gradients(
     .. math:: \frac{1}{|Q||K_c|} \sum_{q \in Q} \sum_{k \in K_c}
               \left| \frac{\partial L}{\partial a_{qk}} \right|
 
+    model    a masked-LM model, whose output is logits: see `masked_lm`
     Q        the real pieces of an example;  K_c  its keys of class c
     L        the example's own loss: mean cross-entropy over its masked pieces
     a        one weight of one head, taken as free: the others of its row stay as they are, and
@@ -186,27 +150,29 @@ def attention_gradients(
 
     tap = Tap(change=keep)
     index: list[int] = []
-    total, weight, losses = [], [], []
+    total, weight, n_real, losses = [], [], [], []
     # The caller may be in a context without gradients; here they are the point.
-    with torch.inference_mode(False), torch.enable_grad(), tapped(encoder, tap):
-        for whole in batches_of(corpus.examples, encoder, batch_size=batch_size, **reading):
-            batch, targets = masked(whole, encoder, rate=mask_rate, seed=seed, hide=hide)
-            maps[:] = [[] for _ in range(encoder.n_layers)]
-            loss = example_losses(head, run_tapped(encoder, batch, tap)[0], targets)
+    with torch.inference_mode(False), torch.enable_grad(), tapped(model, tap):
+        for whole in batches_of(corpus.examples, model, batch_size=batch_size, **reading):
+            batch, targets = masked(whole, model, rate=mask_rate, seed=seed)
+            maps[:] = [[] for _ in range(model.n_layers)]
+            loss = example_losses(run_tapped(model, batch, tap)[0], targets)
             # Examples of a batch do not meet, so the sum gives each map its own example's gradient;
             # a mean over the batch would make it smaller the larger the batch.
             slopes = iter(torch.autograd.grad(loss.sum(), [part for one in maps for part in one]))
-            keys = _keys(_as_read(batch, targets, encoder), classes)
+            keys = _keys(_as_read(batch, targets, model), classes)
             layers = []
             for layer in maps:
                 size = torch.cat([next(slopes) for _ in layer]).abs()
-                sizes = (size, size * torch.cat(layer).detach())  # of QUANTITIES
+                given = torch.cat(layer).detach()
+                sizes = (size, size * given, given)  # of QUANTITIES
                 layers.append(torch.stack([_sums(one, batch, keys) for one in sizes], dim=1))
             total.append(torch.stack(layers, dim=2).cpu())
             finite = loss.cpu().isfinite() & total[-1].flatten(1).isfinite().all(1)
             trouble = "the masked-LM loss or its gradient is not finite"
-            refuse_infinite(encoder.name, trouble, finite, batch.index)
+            refuse_infinite(model.name, trouble, finite, batch.index)
             weight.append((keys.sum(1) * batch.real.sum(-1, keepdim=True)).cpu())
+            n_real.append(batch.n_real.cpu())
             losses.append(loss.detach().cpu())
             index.extend(batch.index)
     order = np.argsort(index, kind="stable")
@@ -214,6 +180,7 @@ def attention_gradients(
         classes=tuple(classes),
         total=dict(zip(QUANTITIES, torch.cat(total).numpy()[order].swapaxes(0, 1), strict=True)),
         weight=torch.cat(weight).numpy()[order],
+        n_real=torch.cat(n_real).numpy()[order],
         loss=torch.cat(losses).numpy()[order],
     )
 

@@ -162,8 +162,6 @@ class Sentence:
 class Probe(nn.Module):
     """Scores of the candidates for the head of every word; their softmax is p(i|j)."""
 
-    reads_attention = True
-
     def raw_scores(self, sentence: Sentence) -> Float[Tensor, "word candidate"]:
         raise NotImplementedError
 
@@ -243,8 +241,6 @@ class DistancesWordsProbe(Probe):
     are shifted by one place (see `AttentionWordsProbe`).
     """
 
-    reads_attention = False
-
     def __init__(self, dim: int, seed: int = 0) -> None:
         super().__init__()
         n_inputs = 2 * dim + N_DISTANCES
@@ -266,8 +262,6 @@ class DistancesWordsProbe(Probe):
 
 class RightBranching(Probe):
     """The head is the next word; of the last word it is ROOT, which is our choice."""
-
-    reads_attention = False
 
     def raw_scores(self, sentence: Sentence) -> Float[Tensor, "word candidate"]:
         scores = (sentence.offsets == 1).to(sentence.vectors.dtype)

@@ -87,7 +87,10 @@ def read_back(
 def keep(folder: Path, modules: nn.Module, facts: Mapping[str, Any]) -> None:
     """Weights, then the facts with their digest; each gets its name only when it is whole."""
     with suppress(OSError, SafetensorError):  # an unwritten cache costs time, not the result
-        weights = {k: v.detach().cpu().contiguous() for k, v in modules.state_dict().items()}
+        # Tied weights have two names and one memory, which the format refuses.
+        weights = {
+            k: v.detach().cpu().clone().contiguous() for k, v in modules.state_dict().items()
+        }
         with draft_of(folder / WEIGHTS) as path:
             safetensors.save_file(weights, path)
             sha256 = sha256_of(path)

@@ -262,7 +262,7 @@ def test_progress_reaches_the_end(bert: Encoder) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-@pytest.mark.parametrize("metric", [*KEYS, "column_mass", "column_peak"])
+@pytest.mark.parametrize("metric", [*KEYS, "column_mass", "row_peak"])
 def test_weights_that_are_not_finite_are_refused(bert: Encoder, value: float, metric: str) -> None:
     bert.model.encoder.layer[1].attention.self.query.weight.data[0, 0] = value
     with pytest.raises(BadValue) as error:

@@ -378,14 +378,14 @@ WRONG_VALUES: dict[str, tuple[str, Oracle]] = {
         "column_mass",
         lambda maps, text: ORACLES["column_mass"](maps, text) * len(text),
     ),
-    "largest weight, not largest column": (
-        "column_peak",
-        lambda maps, text: maps.max((1, 2)),
+    "largest column, not largest weight": (
+        "row_peak",
+        lambda maps, text: ORACLES["column_mass"](maps, text).max(-1),
     ),
     "peak of [CLS] and [SEP] left out": (
-        "column_peak",
+        "row_peak",
         lambda maps, text: np.array(
-            [head[:, content(text)].mean(0).max(initial=0) for head in maps]
+            [head[:, content(text)].max(-1, initial=0).mean() for head in maps]
         ),
     ),
     # divergence

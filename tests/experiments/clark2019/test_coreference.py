@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
-from attnlib.data.corpora import load_corpus
-from attnlib.data.examples import CorefDocument, Span
+from attnlib.data.corpora import Corpus, load_corpus
+from attnlib.data.examples import CorefDocument, Span, Tree
 from attnlib.errors import CorpusError
+from attnlib.models import Encoder
+from experiments.clark2019 import coreference as module
 from experiments.clark2019.coreference import (
     BASELINES,
     Choices,
     _right,
     accuracy,
-    antecedent_table,
     choices,
+    coreference,
     cut,
+    dependency_lengths,
     nearest,
-    percent_right,
     questions,
 )
+from tests.notebooks import defined_in
 
 
 def document(words: str, clusters: list[list[tuple[int, int]]], tags: str = "") -> CorefDocument:
@@ -120,6 +124,12 @@ def test_the_batch_size_changes_nothing(e5_small) -> None:  # type: ignore[no-un
     many = choices(e5_small, documents, max_length=96, batch_size=5)
     assert (one.by_head["mentions"] == many.by_head["mentions"]).mean() > 0.999
     assert (one.kind == many.kind).all() and (one.document == many.document).all()
+    nearest_links = [
+        min(m.head - other.head for other in before if other.entity == m.entity)
+        for document in cut(documents, e5_small, 96)
+        for m, before in questions(document)
+    ]
+    assert one.distance.tolist() == nearest_links
 
 
 def test_documents_without_questions_are_refused(e5_small) -> None:  # type: ignore[no-untyped-def]
@@ -129,28 +139,115 @@ def test_documents_without_questions_are_refused(e5_small) -> None:  # type: ign
 
 def made(right: list[list[int]], document: list[int]) -> Choices:
     table = np.array(right, bool)
-    kinds = np.array(["pronoun"] * len(table))
-    return Choices({"mentions": table, "words": table}, {}, np.array(document), kinds, 2)
+    n = len(table)
+    kinds, distance = np.array(["pronoun"] * n), np.ones(n, int)
+    return Choices({"mentions": table, "words": table}, {}, np.array(document), kinds, distance, 2)
 
 
-def test_the_clean_score_is_of_a_head_chosen_elsewhere() -> None:
+CORPUS = Corpus("toy", "coref", (ANNA,) * 4, {}, "here", "")
+
+
+def answers_of(monkeypatch: pytest.MonkeyPatch, encoder: Encoder, given: Choices, seed: int = 0):  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(module, "choices", lambda *_, **__: given)
+    return coreference(CORPUS, encoder=encoder, seed=seed)
+
+
+def test_the_clean_score_is_of_a_head_chosen_elsewhere(
+    e5_small: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Head 1-1 is perfect on documents 0 and 1, head 1-2 on documents 2 and 3.
-    right = [[1, 0], [1, 0], [0, 1], [0, 1]]
+    given = made([[1, 0], [1, 0], [0, 1], [0, 1]], [0, 1, 2, 3])
     for seed in range(6):
-        table = antecedent_table(made(right, [0, 1, 2, 3]), seed=seed).set_index(["system", "kind"])
-        assert table.loc[("head", "all"), "accuracy"] == 50
-        clean = table.loc[("head, clean", "all"), "accuracy"]
-        assert clean in (0, 50)  # by the halves: never flattered
+        found = answers_of(monkeypatch, e5_small, given, seed).table
+        assert found["any_word"].mean() == 0.5
+        assert found["any_word_clean"].mean() in (0, 0.5)  # by the halves: never flattered
 
 
-def test_points_and_intervals() -> None:
-    document = np.repeat(np.arange(10), 3)
-    right = np.tile([True, True, False], 10)
-    value, low, high = percent_right(right, document)
-    assert value == low == high == pytest.approx(200 / 3)  # every document is the same
-    gain = right.astype(float) - ~right
-    assert percent_right(gain, document)[0] == pytest.approx(100 / 3)
-    assert np.isnan(percent_right(right[:0], document[:0])).all()
+def test_one_document_gives_no_clean_score(
+    e5_small: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = answers_of(monkeypatch, e5_small, made([[1, 0], [1, 1]], [3, 3]))
+    assert found.table["any_word_clean"].isna().all() and found.facts["clean_heads"] == []
+    numbers = defined_in("clark2019", "antecedents")(with_rules(found.table)).findings
+    assert numbers["table2.any_word.accuracy"].value == 100
+    assert np.isnan(numbers["table2.any_word.clean_accuracy"].value)
+    assert np.isnan(numbers["table2.any_word.clean_minus_nearest"].value)
+    assert not numbers["table2.any_word.accuracy"].has_interval
+
+
+def with_rules(table: pd.DataFrame) -> pd.DataFrame:
+    draw = np.random.default_rng(3)
+    rules = ("nearest", "head_match", "rule_based")
+    return table.assign(**{name: draw.integers(0, 2, len(table)).astype(float) for name in rules})
+
+
+def answers(n: int = 60) -> pd.DataFrame:
+    draw = np.random.default_rng(1)
+    table = pd.DataFrame({"document": np.sort(draw.integers(0, 8, n))})
+    table["kind"] = draw.choice(["pronoun", "proper", "nominal"], n)
+    table["distance"] = draw.integers(1, 9, n)
+    for name in ("any_word", "any_word_clean", "mentions"):
+        table[name] = draw.integers(0, 2, n).astype(float)
+    return with_rules(table)
+
+
+def test_table_2_by_plain_loops() -> None:
+    table = answers()
+    found = defined_in("clark2019", "antecedents")(table).findings
+
+    def share(system: str, kinds: set[str]) -> float:
+        rows = [row for row in table.to_dict("records") if row["kind"] in kinds]
+        return 100 * sum(row[system] for row in rows) / len(rows)
+
+    every = {"pronoun", "proper", "nominal"}
+    for kind in ("", *sorted(every)):
+        dot, kinds = kind and f".{kind}", {kind} if kind else every
+        head, clean = share("any_word", kinds), share("any_word_clean", kinds)
+        assert found[f"table2.any_word{dot}.accuracy"].value == pytest.approx(head)
+        for rule in ("nearest", "head_match", "rule_based"):
+            own = share(rule, kinds)
+            assert found[f"table2.{rule}{dot}"].value == pytest.approx(own)
+            assert found[f"table2.any_word{dot}.minus_{rule}"].value == pytest.approx(head - own)
+            gap = found[f"table2.any_word{dot}.clean_minus_{rule}"]
+            assert gap.value == pytest.approx(clean - own) and gap.low <= gap.value <= gap.high
+        gap = found[f"table2{dot}.rule_based_minus_head_match"].value
+        assert gap == pytest.approx(share("rule_based", kinds) - share("head_match", kinds))
+    named = every - {"nominal"}
+    lead = share("any_word_clean", {"nominal"}) - share("head_match", {"nominal"})
+    lead -= share("any_word_clean", named) - share("head_match", named)
+    assert found["table2.any_word.clean_nominal_lead"].value == pytest.approx(lead)
+
+
+def test_shares_are_drawn_by_document() -> None:
+    """Every document is the same, so that drawing documents again changes nothing."""
+    table = pd.concat([answers(12).assign(document=n) for n in range(5)])
+    shares = defined_in("clark2019", "shares_right")
+    found = shares(table, systems={"nearest": "nearest mention"}).table.set_index("kind")
+    assert found.loc["all", "value"] == pytest.approx(100 * table["nearest"].mean())
+    for _, row in found.iterrows():
+        assert row["low"] == pytest.approx(row["value"]) == pytest.approx(row["high"])
+
+
+def test_links_are_compared_with_dependencies_pair_by_pair() -> None:
+    table = answers(20)
+    arcs = pd.DataFrame(
+        {"document": list("aabb"), "length": [1, 3, 1, 12], "n": [4, 2, 1, 1]},
+    )
+    found = defined_in("clark2019", "link_lengths")(table, arcs).findings
+    number = found["coref.longer_than_dependency"]
+    lengths = [
+        length for length, n in zip(arcs["length"], arcs["n"], strict=True) for _ in range(n)
+    ]
+    pairs = [(link, arc) for link in table["distance"] for arc in lengths]
+    longer = sum((link > arc) + (link == arc) / 2 for link, arc in pairs) / len(pairs)
+    assert number.value == pytest.approx(longer) and number.low < longer < number.high
+
+
+def test_lengths_of_dependencies_leave_out_punctuation_and_roots() -> None:
+    heads, labels = (2, 2, -1, 2, 2), ("det", "amod", "root", "punct", "acl")
+    tree = Tree("1", tuple("abcde"), heads, labels, ("X",) * 5, document="d")
+    found = dependency_lengths(Corpus("toy", "tree", (tree, tree), {}, "", "")).table
+    assert found.values.tolist() == [["d", 2, 4], ["d", 1, 2]]
 
 
 # --- rules ----------------------------------------------------------------------------------------

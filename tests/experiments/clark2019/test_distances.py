@@ -1,18 +1,20 @@
-"""The plane keeps distances, the permutation test counts shuffles, labels follow thresholds."""
+"""The plane keeps distances, groups are compared with shuffles, labels follow thresholds."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from itertools import permutations
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import squareform
+from sklearn.metrics import silhouette_score
 
-from experiments.clark2019 import distances
-from experiments.clark2019.distances import closeness, planar
+from experiments.clark2019.distances import GROUPS, distance_matrix, planar, silhouettes
 from experiments.clark2019.surface import BEHAVIOURS, behaviours
+from tests.notebooks import defined_in
 
 
 def distances_of(points: np.ndarray) -> np.ndarray:
@@ -92,99 +94,76 @@ def test_equal_distances_have_no_correlation() -> None:
     assert math.isnan(planar(1.0 - np.eye(5))[2])
 
 
-# The permutation test
+# Groups
 
 
-def naive_means(given: np.ndarray, groups: list[str]) -> tuple[float, float]:
-    inside, outside = [], []
-    for i in range(len(groups)):
-        for j in range(i):
-            (inside if groups[i] == groups[j] else outside).append(given[i, j])
-    return float(np.mean(inside)), float(np.mean(outside))
+def pairs(matrix: np.ndarray, n_heads: int) -> pd.DataFrame:
+    one, other = np.triu_indices(len(matrix), 1)
+    names = {"layer": one // n_heads + 1, "head": one % n_heads + 1, "js": matrix[one, other]}
+    others = {"other_layer": other // n_heads + 1, "other_head": other % n_heads + 1}
+    return pd.DataFrame({**names, **others})
 
 
-def exact_share(given: np.ndarray, groups: list[str]) -> float:
-    """Of all orders of the labels, the share that is as close as the given one."""
-    observed = naive_means(given, groups)[0]
-    every = [naive_means(given, list(dealt))[0] for dealt in permutations(groups)]
-    return float(np.mean([value <= observed + 1e-9 for value in every]))
+def looks(n_layers: int, n_heads: int, behaves: dict[int, str] | None = None) -> pd.DataFrame:
+    """Means of all metrics; heads of `behaves` show one, the others none."""
+    rows = []
+    for metric, _ in BEHAVIOURS.values():
+        for at in range(n_layers * n_heads):
+            place = {"layer": at // n_heads + 1, "head": at % n_heads + 1}
+            mean = 9.0 if (behaves or {}).get(at) == metric else 0.0
+            rows.append({"metric": metric, **place, "mean": mean})
+    return pd.DataFrame(rows)
 
 
-GROUPS = [list("aabbb"), list("aaabbc"), list("aabbcc"), list("abcdee")]
+def test_layers_that_hold_together_are_found_and_shuffled_ones_are_not() -> None:
+    draw = np.random.default_rng(1)
+    points = np.repeat(draw.normal(0, 5, (4, 2)), 3, axis=0) + draw.normal(0, 0.1, (12, 2))
+    matrix = distances_of(points)  # four layers of three heads
+    np.testing.assert_allclose(distance_matrix(pairs(matrix, 3)), matrix, atol=1e-12)
+    closeness = defined_in("clark2019", "closeness")
+    found = closeness(pairs(matrix, 3), looks(4, 3))
+    close = found.findings["js.within_layer_over_shuffled"]
+    inside = [matrix[i, j] for i in range(12) for j in range(i) if i // 3 == j // 3]
+    assert close.value == pytest.approx(np.mean(inside) / np.mean(squareform(matrix)), rel=0.05)
+    assert close.low < close.value < close.high < 1
+    assert math.isnan(found.findings["js.within_behaviour_over_shuffled"].value)
+    assert found.facts["named"] == 0
+    contained = 0
+    for _ in range(20):
+        mixed = draw.permutation(12)
+        one = pairs(matrix[np.ix_(mixed, mixed)], 3)
+        ends = closeness(one, looks(4, 3), shuffles=200).findings["js.within_layer_over_shuffled"]
+        contained += ends.low <= 1 <= ends.high
+    assert contained >= 16  # 19 are expected
 
 
-@pytest.mark.parametrize("groups", GROUPS, ids="".join)
-def test_means_are_those_of_plain_loops(groups: list[str]) -> None:
-    given = random_distances(len(groups), seed=4)
-    found = closeness(given, groups, permutations=10)
-    within, between = naive_means(given, groups)
-    assert found[:2] == pytest.approx((within, between))
+def test_behaviours_are_compared_among_heads_that_have_one() -> None:
+    given = random_distances(6)
+    shown = {0: "mass_to_next", 3: "mass_to_next", 4: "mass_to_previous", 5: "mass_to_previous"}
+    found = defined_in("clark2019", "closeness")(pairs(given, 3), looks(2, 3, shown))
+    orders = [((0, 3), (4, 5)), ((0, 4), (3, 5)), ((0, 5), (3, 4))]
+    means = [np.mean([given[pair] for pair in order]) for order in orders]
+    number = found.findings["js.within_behaviour_over_shuffled"].value
+    assert number == pytest.approx(means[0] / np.mean(means), rel=0.02)
+    assert found.facts["named"] == 4
 
 
-def p_value_misses(groups: list[str], seed: int) -> float:
-    """How far p lies from the full enumeration, in standard errors."""
-    given, n = random_distances(len(groups), seed=seed), 20_000
-    exact = exact_share(given, groups)
-    found = closeness(given, groups, permutations=n)[2]
-    error = math.sqrt(exact * (1 - exact) / n) + 2 / n
-    return abs(found - exact) / error
+@pytest.mark.parametrize("seed", range(3))
+def test_silhouettes_are_those_of_the_library(seed: int) -> None:
+    given = squareform(random_distances(30, seed))
+    tree = linkage(given, "average")
+    for n, found in zip(GROUPS, silhouettes(given), strict=True):
+        labels = fcluster(tree, n, "maxclust")
+        expected = silhouette_score(squareform(given), labels, metric="precomputed")
+        assert found == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("groups", GROUPS, ids="".join)
-@pytest.mark.parametrize("seed", [5, 6])
-def test_p_value_agrees_with_all_orders_of_the_labels(groups: list[str], seed: int) -> None:
-    assert p_value_misses(groups, seed) < 4
-
-
-def test_a_shuffle_of_rows_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def rows_only(given, one, other, observed, permutations, seed):  # type: ignore[no-untyped-def]
-        generator = np.random.default_rng(seed)
-        dealt = generator.permuted(np.tile(np.arange(len(given)), (permutations, 1)), axis=1)
-        means = given[dealt[:, one], other].mean(1)
-        return (1 + (means <= observed + 1e-9).sum()) / (1 + permutations)
-
-    monkeypatch.setattr(distances, "_p_value", rows_only)
-    assert max(p_value_misses(groups, 5) for groups in GROUPS) > 20
-
-
-def test_clear_groups_are_found_and_scattered_ones_are_not() -> None:
-    generator = np.random.default_rng(0)
-    groups = np.repeat(["a", "b", "c"], 8)
-    centre = {"a": (0, 0), "b": (5, 0), "c": (0, 5)}
-    points = np.array([centre[g] for g in groups]) + generator.normal(size=(24, 2))
-    near = closeness(distances_of(points), groups, permutations=999)
-    assert near[2] == pytest.approx(1 / 1000)
-    assert near[0] / near[1] < 0.5
-    far = closeness(distances_of(points), generator.permutation(groups), permutations=999)
-    assert far[2] > 0.05
-
-
-def test_chance_gives_even_p_values() -> None:
-    generator = np.random.default_rng(9)
-    found = [
-        closeness(random_distances(10, seed), generator.permutation(list("aaabbbcccd")),
-                  permutations=199)[2]
-        for seed in range(100)
-    ]  # fmt: skip
-    assert 0.4 < float(np.mean(found)) < 0.6
-    assert np.mean(np.array(found) < 0.2) < 0.35
-
-
-def test_the_seed_fixes_the_answer() -> None:
-    given, groups = random_distances(8), list("aabbccdd")
-    whole = closeness(given, groups, permutations=500, seed=3)
-    assert closeness(given, groups, permutations=500, seed=3) == whole
-
-
-def test_groups_of_one_have_no_pair_within() -> None:
-    within, _, p = closeness(random_distances(4), list("abcd"), permutations=50)
-    assert math.isnan(within) and math.isnan(p)
-
-
-def test_one_group_alone_is_as_close_as_chance() -> None:
-    _, between, p = closeness(random_distances(4), [1, 1, 1, 1], permutations=50)
-    assert p == 1
-    assert math.isnan(between)
+def test_clear_clusters_are_clear() -> None:
+    draw = np.random.default_rng(0)
+    points = np.repeat(np.eye(5) * 10, 4, axis=0) + draw.normal(0, 0.1, (20, 5))
+    found = silhouettes(squareform(distances_of(points)))
+    assert GROUPS[int(np.nanargmax(found))] == 5 and found.max() > 0.95
+    assert np.isnan(silhouettes(np.ones(20 * 19 // 2))).all()  # all are equally far: no groups
 
 
 # Behaviours

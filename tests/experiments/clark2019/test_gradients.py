@@ -25,7 +25,7 @@ from experiments.clark2019.gradients import (
     Gradients,
     attention_gradients,
 )
-from experiments.clark2019.masked_lm import NOT_ASKED, MaskedLMHead, masked
+from experiments.clark2019.masked_lm import NOT_ASKED, _from_weights, masked
 from tests.families import HEADS, LAYERS, SENTENCES, folders, one_thread
 
 __all__ = ["folders", "one_thread"]  # fixtures
@@ -46,34 +46,35 @@ PLACES = [(0, 0, 0), (0, 3, 4), (1, 1, 2), (1, 2, 6), (LAYERS - 1, 0, 1), (LAYER
 """(layer, head, key) that finite differences are taken at."""
 
 
-def exact(folder: Path) -> tuple[Encoder, MaskedLMHead]:
-    """A tiny model in double precision with a head of random weights."""
+def exact(folder: Path) -> Encoder:
+    """A tiny masked-LM model in double precision with a head of random weights."""
     encoder = load_encoder(folder, dtype=torch.float64)
+    model = _from_weights(encoder, seed=1)
     generator = torch.Generator().manual_seed(1)
-    head = MaskedLMHead(encoder)
-    for parameter in head.parameters():
-        parameter.data.add_(torch.randn(parameter.shape, generator=generator) * 0.3)
-    return encoder, head.requires_grad_(False)
+    for name, parameter in model.named_parameters():
+        if not name.startswith(model.base_model_prefix):
+            parameter.data.add_(torch.randn(parameter.shape, generator=generator) * 0.3)
+    return replace(encoder, model=model)
 
 
 @pytest.fixture
-def bert(folders: Callable[[str], Path]) -> tuple[Encoder, MaskedLMHead]:
+def bert(folders: Callable[[str], Path]) -> Encoder:
     return exact(folders("bert"))
 
 
-def gradients(model: tuple[Encoder, MaskedLMHead], corpus: Corpus = CORPUS, **more: Any) -> Any:
-    return attention_gradients(*model, corpus, **{"max_length": 60, "mask_rate": 0.3, **more})
+def gradients(model: Encoder, corpus: Corpus = CORPUS, **more: Any) -> Any:
+    return attention_gradients(model, corpus, **{"max_length": 60, "mask_rate": 0.3, **more})
 
 
 # --- an oracle that knows no derivative -----------------------------------------------------
 
 
-def loss_by_hand(head: MaskedLMHead, hidden: Tensor, targets: Tensor) -> float:
+def loss_by_hand(answers: Tensor, targets: Tensor) -> float:
     """Mean surprise of the masked pieces of one example, one piece after the other."""
     losses = []
     for place, piece in enumerate(targets.tolist()):
         if piece != NOT_ASKED:
-            logits = head(hidden[place])
+            logits = answers[place]
             losses.append((torch.logsumexp(logits, 0) - logits[piece]).item())
     return sum(losses) / len(losses)
 
@@ -95,10 +96,10 @@ class Nudge:
 
 
 def slopes_by_differences(
-    model: tuple[Encoder, MaskedLMHead], example: int, place: tuple[int, int, int]
+    model: Encoder, example: int, place: tuple[int, int, int]
 ) -> Iterator[tuple[float, float]]:
     """For each query: (L(a + e) - L(a - e)) / 2e, and a itself."""
-    encoder, head = model
+    encoder = model
     pieces = list(encode(TEXTS, encoder, max_length=60))[example]
     batch, targets = masked(Collator(encoder)([pieces]), encoder, rate=0.3)
     layer, at_head, key = place
@@ -108,8 +109,8 @@ def slopes_by_differences(
             nudge = Nudge(layer, at_head, query, key, by)
             tap = Tap(change=nudge)
             with torch.no_grad(), tapped(encoder, tap):
-                hidden = run_tapped(encoder, batch, tap)[0]
-                losses.append(loss_by_hand(head, hidden[0], targets[0]))
+                answers = run_tapped(encoder, batch, tap)[0]
+                losses.append(loss_by_hand(answers[0], targets[0]))
         yield (losses[0] - losses[1]) / 2e-5, nudge.value
 
 
@@ -120,21 +121,20 @@ def one_key(key: int) -> Callable[[Batch], Tensor]:
     return of_class
 
 
-def disagreement(
-    found: Gradients, model: tuple[Encoder, MaskedLMHead], example: int
-) -> tuple[float, float]:
-    """The largest relative difference to the oracle over PLACES, of either quantity."""
-    worst = [0.0, 0.0]
+def disagreement(found: Gradients, model: Encoder, example: int) -> tuple[float, ...]:
+    """The largest relative difference to the oracle over PLACES, of each quantity."""
+    worst = [0.0, 0.0, 0.0]
     for layer, head, key in PLACES:
         slopes = list(slopes_by_differences(model, example, (layer, head, key)))
         plain = sum(abs(slope) for slope, _ in slopes)
-        expected = (plain, sum(abs(slope) * weight for slope, weight in slopes))
+        given = sum(weight for _, weight in slopes)
+        expected = (plain, sum(abs(slope) * weight for slope, weight in slopes), given)
         for i, quantity in enumerate(QUANTITIES):
             total, weight = found.rows(str(key), quantity)
             assert weight[example, layer, head] == len(slopes)
             difference = abs(total[example, layer, head] - expected[i])
             worst[i] = max(worst[i], difference / abs(expected[i]))
-    return worst[0], worst[1]
+    return tuple(worst)
 
 
 SINGLE_KEYS = {str(key): one_key(key) for _, _, key in PLACES}
@@ -149,28 +149,25 @@ def test_gradients_are_those_of_finite_differences(
     assert max(disagreement(found, model, 3)) < 1e-5
 
 
-def test_the_loss_is_the_one_the_gradient_is_of(bert: tuple[Encoder, MaskedLMHead]) -> None:
-    encoder, head = bert
+def test_the_loss_is_the_one_the_gradient_is_of(bert: Encoder) -> None:
     found = gradients(bert)
-    for index, pieces in enumerate(encode(TEXTS, encoder, max_length=60)):
-        batch, targets = masked(Collator(encoder)([pieces]), encoder, rate=0.3)
-        with torch.no_grad(), tapped(encoder, tap := Tap()):
-            hidden = run_tapped(encoder, batch, tap)[0]
-        assert found.loss[index] == pytest.approx(loss_by_hand(head, hidden[0], targets[0]))
+    for index, pieces in enumerate(encode(TEXTS, bert, max_length=60)):
+        batch, targets = masked(Collator(bert)([pieces]), bert, rate=0.3)
+        with torch.no_grad(), tapped(bert, tap := Tap()):
+            answers = run_tapped(bert, batch, tap)[0]
+        assert found.loss[index] == pytest.approx(loss_by_hand(answers[0], targets[0]))
 
 
 def test_the_gradient_of_a_batch_mean_is_caught(
-    bert: tuple[Encoder, MaskedLMHead], monkeypatch: pytest.MonkeyPatch
+    bert: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = module.example_losses
-    monkeypatch.setattr(module, "example_losses", lambda *given: right(*given) / len(given[2]))
+    monkeypatch.setattr(module, "example_losses", lambda *given: right(*given) / len(given[1]))
     found = gradients(bert, classes=SINGLE_KEYS, batch_size=4)
-    assert min(disagreement(found, bert, 3)) > 0.5
+    assert min(disagreement(found, bert, 3)[:2]) > 0.5
 
 
-def test_swapped_query_and_key_are_caught(
-    bert: tuple[Encoder, MaskedLMHead], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_swapped_query_and_key_are_caught(bert: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     right = module._sums
     monkeypatch.setattr(module, "_sums", lambda size, *rest: right(size.mT, *rest))
     found = gradients(bert, classes=SINGLE_KEYS)
@@ -197,37 +194,35 @@ def test_batch_size_and_padding_change_nothing(name: str, folders: Callable[[str
     assert_same(alone, gradients(model, batch_size=3))
 
 
-def test_slices_of_a_batch_change_nothing(
-    bert: tuple[Encoder, MaskedLMHead], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slices_of_a_batch_change_nothing(bert: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = gradients(bert)
     monkeypatch.setattr("attnlib.attention.tap.SLICE_BYTES", 1)
     assert_same(whole, gradients(bert))
 
 
 def test_a_frozen_model_and_a_caller_without_gradients_change_nothing(
-    bert: tuple[Encoder, MaskedLMHead],
+    bert: Encoder,
 ) -> None:
     plain = gradients(bert)
     with torch.inference_mode():
         assert_same(plain, gradients(bert))
-    bert[0].model.requires_grad_(False)
+    bert.model.requires_grad_(False)
     assert_same(plain, gradients(bert))
 
 
-def test_nothing_is_left_in_the_model(bert: tuple[Encoder, MaskedLMHead]) -> None:
+def test_nothing_is_left_in_the_model(bert: Encoder) -> None:
     gradients(bert)
-    assert all(parameter.grad is None for parameter in bert[0].model.parameters())
+    assert all(parameter.grad is None for parameter in bert.model.parameters())
 
 
-def test_the_papers_classes_share_out_all_keys(bert: tuple[Encoder, MaskedLMHead]) -> None:
+def test_the_papers_classes_share_out_all_keys(bert: Encoder) -> None:
     found = gradients(bert, classes={**KEY_CLASSES, "all": lambda batch: batch.real})
     for quantity in QUANTITIES:
         parts = [found.rows(name, quantity) for name in ("sep", "period_or_comma", "other")]
         total, weight = found.rows("all", quantity)
         np.testing.assert_allclose(sum(part[0] for part in parts), total)
         assert np.array_equal(sum(part[1] for part in parts), weight)
-    n_real = [len(pieces) for pieces in encode(TEXTS, bert[0], max_length=60)]
+    n_real = [len(pieces) for pieces in encode(TEXTS, bert, max_length=60)]
     assert found.rows("all")[1][:, 0, 0].tolist() == [n * n for n in n_real]
     n_sep = [len(text.parts) for text in TEXTS]
     pairs = [n * n_keys for n, n_keys in zip(n_real, n_sep, strict=True)]
@@ -236,7 +231,7 @@ def test_the_papers_classes_share_out_all_keys(bert: tuple[Encoder, MaskedLMHead
     assert (found.rows("cls")[0] < found.rows("other")[0]).all()
 
 
-def test_a_masked_comma_counts_to_the_other_keys(bert: tuple[Encoder, MaskedLMHead]) -> None:
+def test_a_masked_comma_counts_to_the_other_keys(bert: Encoder) -> None:
     corpus = replace(CORPUS, examples=(Segment("0", ", , , , , , , , , ,"),))
     found = gradients(bert, corpus, mask_rate=0.4)
     n_real = 12
@@ -244,45 +239,64 @@ def test_a_masked_comma_counts_to_the_other_keys(bert: tuple[Encoder, MaskedLMHe
     assert found.rows("other")[1][0, 0, 0] == (1 + 4) * n_real
 
 
-def test_the_seed_decides_the_masks(bert: tuple[Encoder, MaskedLMHead]) -> None:
+def test_the_seed_decides_the_masks(bert: Encoder) -> None:
     assert not np.allclose(gradients(bert).loss, gradients(bert, seed=1).loss)
 
 
 # --- tables ---------------------------------------------------------------------------------
 
 
-def test_tables_hold_means_over_examples(bert: tuple[Encoder, MaskedLMHead]) -> None:
+def test_tables_hold_the_means_of_every_text(bert: Encoder) -> None:
     found = gradients(bert)
-    table = found.layer_table()
-    assert list(table) == ["class", "quantity", "layer", "mean", "low", "high", "n"]
-    assert len(table) == 2 * len(KEY_CLASSES) * LAYERS
+    table = found.table(["a", "a", "b", "c"])
+    assert list(table) == ["text", "article", "layer", "class", *QUANTITIES]
+    assert len(table) == len(TEXTS) * LAYERS * len(KEY_CLASSES)
+    n_real = [len(pieces) for pieces in encode(TEXTS, bert, max_length=60)]
     for row in table.to_dict("records"):
-        total, weight = found.rows(row["class"], row["quantity"])
-        assert total.shape == (len(TEXTS), LAYERS, HEADS)
-        with np.errstate(invalid="ignore"):  # an example without a comma says nothing about commas
-            means = (total / weight)[:, row["layer"] - 1]
-        assert row["mean"] == pytest.approx(np.nanmean(means, axis=0).mean())
-        assert row["low"] <= row["mean"] <= row["high"]
+        assert row["article"] == "aabc"[row["text"]]
+        for quantity in QUANTITIES:
+            total, weight = found.rows(row["class"], quantity)
+            assert total.shape == (len(TEXTS), LAYERS, HEADS)
+            at = row["text"], row["layer"] - 1
+            asked = n_real[row["text"]] if quantity == "attention" else weight[at][0]
+            expected = total[at].mean() / asked if asked else np.nan
+            assert row[quantity] == pytest.approx(expected, nan_ok=True)
+    whole = table[table["class"] != "cls"].groupby(["text", "layer"])["attention"].sum()
+    np.testing.assert_allclose(whole, 1)
 
 
-def test_a_class_no_example_has_is_nan_and_counted(bert: tuple[Encoder, MaskedLMHead]) -> None:
+def test_a_class_that_no_text_has_is_undefined(bert: Encoder) -> None:
     nothing = {"nothing": lambda batch: torch.zeros_like(batch.real), **KEY_CLASSES}
-    table = gradients(bert, classes=nothing).layer_table().query("`class` == 'nothing'")
-    assert table["mean"].isna().all() and (table["n"] == 0).all()
-    few = gradients(bert, mask_rate=0.9).layer_table().query("`class` == 'period_or_comma'")
-    assert (few["n"] < len(TEXTS)).all(), "an example without a comma says nothing about commas"
+    table = gradients(bert, classes=nothing).table(["a"] * 4).query("`class` == 'nothing'")
+    assert table["gradient"].isna().all() and (table["attention"] == 0).all()
+
+
+@pytest.mark.parametrize("epochs", [0, 1])
+def test_attention_is_that_of_the_trained_model(
+    folders: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, epochs: int
+) -> None:
+    """Fig. 3 compares gradients and attention of one network, the trained one if it was."""
+    monkeypatch.setenv("ATTNLIB_CACHE", str(tmp_path))
+    encoder = load_encoder(folders("bert"))
+    texts = [Segment(f"{i}#0", SENTENCES[i % 3]) for i in range(20)]
+    fit_on = replace(CORPUS, examples=(*texts, *TEXTS))
+    found = module.gradients(CORPUS, fit_on, encoder=encoder, max_length=60, epochs=epochs)
+    assert found.facts["n_train"] == 18 and not found.findings
+    untrained = replace(encoder, model=_from_weights(encoder, seed=0))
+    plain = attention_gradients(untrained, CORPUS, max_length=60).table(list("abcd"))
+    assert np.allclose(found.table["attention"], plain["attention"], atol=1e-6) == (epochs == 0)
 
 
 # --- bad input ------------------------------------------------------------------------------
 
 
-def test_long_inputs_are_refused(bert: tuple[Encoder, MaskedLMHead]) -> None:
+def test_long_inputs_are_refused(bert: Encoder) -> None:
     with pytest.raises(TooLong):
         gradients(bert, max_length=4)
 
 
-def test_a_loss_that_is_not_finite_is_refused(bert: tuple[Encoder, MaskedLMHead]) -> None:
-    bert[1].bias.data[3] = torch.nan
+def test_a_loss_that_is_not_finite_is_refused(bert: Encoder) -> None:
+    bert.model.cls.predictions.bias.data[3] = torch.nan
     with pytest.raises(BadValue, match="not finite"):
         gradients(bert)
 
@@ -293,11 +307,11 @@ def test_a_loss_that_is_not_finite_is_refused(bert: tuple[Encoder, MaskedLMHead]
 @pytest.mark.assets
 def test_gradients_of_a_real_model(e5_small: Encoder) -> None:
     """One short text of the 144-head model, twice: alone, and padded beside a longer one."""
-    head = MaskedLMHead(e5_small).requires_grad_(False)
+    own = replace(e5_small, model=_from_weights(e5_small, seed=0))
     long = Segment("1", SENTENCES[0], SENTENCES[4])
     pair = replace(CORPUS, examples=(TEXTS[0], long))
     alone, beside = (
-        attention_gradients(e5_small, head, replace(CORPUS, examples=examples))
+        attention_gradients(own, replace(CORPUS, examples=examples))
         for examples in ((TEXTS[0],), pair.examples)
     )
     assert alone.total["gradient"].shape == (1, 12, 12, len(KEY_CLASSES))

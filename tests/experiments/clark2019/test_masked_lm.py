@@ -1,8 +1,7 @@
-"""Masks hang on the example alone, a checkpoint's head is used as it is, and others are fitted."""
+"""Masks follow from the example alone; a complete checkpoint is used as it is, others train."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,25 +11,17 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from torch import nn
 
-from attnlib.attention.encode import Batch, Collator, batches, encode, model_inputs
+from attnlib.attention.encode import Batch, Collator, encode, model_inputs
 from attnlib.data.corpora import Corpus
-from attnlib.data.examples import Segment
+from attnlib.data.examples import Segment, Tree
 from attnlib.errors import BadValue, CorpusError, Unobservable
 from attnlib.models import Encoder, load_encoder, random_twin
-from attnlib.progress import watched
-from experiments.clark2019 import masked_lm
-from experiments.clark2019.masked_lm import (
-    NOT_ASKED,
-    Budget,
-    MaskedLMHead,
-    checkpoint_head,
-    example_losses,
-    masked,
-    masked_lm_head,
-)
+from experiments.clark2019 import masked_lm as module
+from experiments.clark2019.masked_lm import NOT_ASKED, article, example_losses, masked, masked_lm
+from experiments.shared.training import loop
 from tests.families import FAMILIES, SENTENCES, folders, one_thread
+from tests.trainings import DAMAGE, Stopped, never, same, spoil
 
 __all__ = ["folders", "one_thread"]  # fixtures
 
@@ -68,7 +59,7 @@ def test_only_content_is_masked_and_the_count_is_the_rate(bert: Encoder, rate: f
     assert torch.equal(changed.comma, batch.comma)
 
 
-def test_masks_hang_on_the_example_and_not_on_its_batch(bert: Encoder) -> None:
+def test_masks_follow_from_the_example_and_not_from_its_batch(bert: Encoder) -> None:
     pieces = list(encode(TEXTS, bert, max_length=bert.max_length))
     collate = Collator(bert)
 
@@ -108,20 +99,21 @@ def test_a_tokenizer_without_a_mask_is_refused(bert: Encoder) -> None:
         masked(batch_of(bert), replace(bert, tokenizer=Maskless()))
 
 
-def test_losses_are_means_over_the_masked_pieces_of_each_example(bert: Encoder) -> None:
-    changed, targets = masked(batch_of(bert), bert, rate=0.4)
-    head = MaskedLMHead(bert)
-    hidden = bert.model(**model_inputs(changed, bert))[0]
-    found = example_losses(head, hidden, targets)
-    for row in range(len(targets)):
+def test_losses_are_means_over_the_masked_pieces_of_each_example() -> None:
+    draw = torch.Generator().manual_seed(0)
+    logits = torch.randn(3, 5, 7, generator=draw, dtype=torch.float64)
+    targets = torch.randint(7, (3, 5), generator=draw)
+    targets[0, 1:] = targets[1, ::2] = NOT_ASKED
+    found = example_losses(logits, targets)
+    for row in range(3):
         losses = []
         for place in (targets[row] != NOT_ASKED).nonzero().ravel().tolist():
-            logits = head(hidden[row, place]).double()
-            losses.append((logits.exp().sum().log() - logits[targets[row, place]]).item())
-        assert found[row].item() == pytest.approx(sum(losses) / len(losses), rel=1e-5)
+            one = logits[row, place]
+            losses.append((one.exp().sum().log() - one[targets[row, place]]).item())
+        assert found[row].item() == pytest.approx(sum(losses) / len(losses))
 
 
-# --- a checkpoint's own head ----------------------------------------------------------------
+# --- a complete checkpoint ------------------------------------------------------------------
 
 
 def save_complete(name: str, folder: Path) -> Path:
@@ -142,204 +134,156 @@ def save_complete(name: str, folder: Path) -> Path:
 def test_a_complete_checkpoint_is_used_as_it_is(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(masked_lm, "fit_head", lambda *_, **__: pytest.fail("fitted"))
+    monkeypatch.setattr(module, "train", never)
     encoder = load_encoder(save_complete(name, tmp_path / name))
-    options = {"budget": SMALL, "max_length": 60, "cache": tmp_path / "kept"}
-    head, facts = masked_lm_head(encoder, corpus_of(*TEXTS), **options)
-    assert facts["head"] == "checkpoint" and 0 <= facts["accuracy"] <= 1
+    own, facts = masked_lm(encoder, corpus_of(*TEXTS), max_length=60, cache=tmp_path / "kept")
+    assert facts["model"] == "checkpoint" and 0 <= facts["accuracy"] <= 1
     complete = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / name).eval()
     inputs = model_inputs(batch_of(encoder), encoder)
     with torch.no_grad():
-        expected, hidden = complete(**inputs).logits, encoder.model(**inputs)[0]
-        assert torch.allclose(head(hidden), expected, atol=1e-4)
-        assert torch.allclose(head(hidden[1, 2]), expected[1, 2], atol=1e-4)
-    assert not any(parameter.requires_grad for parameter in head.parameters())
+        assert torch.allclose(own.model(**inputs)[0], complete(**inputs)[0], atol=1e-5)
+    assert not any(parameter.requires_grad for parameter in own.model.parameters())
     assert not list((tmp_path / "kept").rglob("*.safetensors"))
 
 
-def test_a_checkpoint_without_a_head_has_none(bert: Encoder) -> None:
-    assert checkpoint_head(bert) is None
-    assert checkpoint_head(replace(bert, source="random weights")) is None
-
-
-def test_a_random_twin_does_not_inherit_the_head(tmp_path: Path) -> None:
+def test_an_encoder_alone_and_a_random_twin_have_no_checkpoint(
+    bert: Encoder, tmp_path: Path
+) -> None:
+    assert module._checkpoint(bert) is None
+    assert module._checkpoint(replace(bert, source="random weights")) is None
     encoder = load_encoder(save_complete("bert", tmp_path / "bert"))
-    assert checkpoint_head(encoder) is not None
-    assert checkpoint_head(random_twin(encoder)) is None
+    assert module._checkpoint(encoder) is not None
+    assert module._checkpoint(random_twin(encoder)) is None
 
 
-def test_our_head_has_the_form_of_berts(tmp_path: Path) -> None:
-    """Dense, GELU, LayerNorm, the input embeddings as decoder, a bias: written out."""
-    encoder = load_encoder(save_complete("bert", tmp_path / "bert"))
-    ours = MaskedLMHead(encoder)
-    generator = torch.Generator().manual_seed(1)
-    for parameter in ours.parameters():
-        parameter.data.copy_(torch.randn(parameter.shape, generator=generator))
-    hidden = torch.randn(5, ours.dense.in_features, generator=generator)
-    functional = torch.nn.functional
-    inner = functional.gelu(hidden @ ours.dense.weight.T + ours.dense.bias)
-    inner = functional.layer_norm(
-        inner, inner.shape[-1:], ours.norm.weight, ours.norm.bias, ours.norm.eps
-    )
-    table = encoder.model.get_input_embeddings().weight
-    assert torch.allclose(ours(hidden), inner @ table.T + ours.bias, atol=1e-5)
-    assert set(ours.state_dict()) == {
-        *("dense.weight", "dense.bias", "norm.weight", "norm.bias", "bias")
-    }
+# --- a trained model ------------------------------------------------------------------------
 
 
-# --- a fitted head --------------------------------------------------------------------------
-
-SMALL = Budget(n_maskings=2, n_epochs=20, batch_size=32, learning_rate=5e-3)
-
-
-def toy(n: int = 80) -> Corpus:
+def toy(n: int = 40) -> Corpus:
     """Each text repeats one of four words: what is masked follows from the rest."""
     words = ("river", "school", "bridge", "snow")
-    return corpus_of(*(Segment(str(i), " ".join([words[i * 7 % 4]] * 8)) for i in range(n)))
+    return corpus_of(*(Segment(f"{i}#0", " ".join([words[i * 7 % 4]] * 8)) for i in range(n)))
 
 
-def fitted(encoder: Encoder, cache: Path, **options: Any) -> tuple[nn.Module, dict[str, Any]]:
-    options = {"budget": SMALL, "max_length": 32, **options}
-    return masked_lm_head(encoder, toy(), cache=cache, **options)
+def trained(encoder: Encoder, cache: Path, n: int = 40, **more: Any) -> tuple[Encoder, Any]:
+    return masked_lm(encoder, toy(n), max_length=32, cache=cache, **more)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_model_starts_with_the_weights_of_the_encoder(
+    name: str, folders: Callable[[str], Path]
+) -> None:
+    encoder = load_encoder(folders(name))
+    model = module._from_weights(encoder, seed=0)
+    inputs = model_inputs(batch_of(encoder), encoder)
+    with torch.no_grad():
+        here, there = (one(**inputs)[0] for one in (model.base_model, encoder.model))
+    assert torch.allclose(here, there, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["bert", "albert"])  # one with narrow embeddings
-def test_a_fitted_head_beats_the_baseline(
-    name: str, folders: Callable[[str], Path], tmp_path: Path
+def test_training_beats_the_most_frequent_piece(
+    name: str, folders: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, facts = fitted(load_encoder(folders(name)), tmp_path)
-    assert facts["head"] == "fitted" and not facts["cached"]
-    assert facts["baseline_accuracy"] < 0.6
-    assert facts["accuracy"] > facts["baseline_accuracy"] + 0.25
-    assert facts["loss"] < facts["baseline_loss"] - 0.3
-    assert facts["n_train_segments"] == 72
-    assert facts["held_out"] == [str(i) for i in range(72, 80)]
-    assert facts["n_train_positions"] == 2 * 72
+    monkeypatch.setattr(module, "WHOLE_RATE", 5e-3)
+    _, facts = trained(load_encoder(folders(name)), tmp_path, head_epochs=5, epochs=30)
+    assert facts["model"] == "trained" and not facts.get("cached")
+    assert (facts["n_train"], facts["n_held_out"]) == (36, 4)
+    assert facts["baseline_accuracy"] < 0.8
+    assert facts["accuracy"] > facts["baseline_accuracy"] + 0.2
 
 
-def share_read(encoder: Encoder) -> float:
-    """Of the unmasked pieces of unseen texts, what one epoch learns to read off their vectors."""
-    letters = "bcdfghjklmnpqrstvwxz"
-    texts = [" ".join(letters[(i * 3 + j * j) % 20] for j in range(20)) for i in range(40)]
-    batch = batch_of(encoder, tuple(Segment(str(i), text) for i, text in enumerate(texts)))
-    content = batch.word >= 0
-    with torch.no_grad():
-        hidden = encoder.model(**model_inputs(batch, encoder))[0][content]
-    targets, owners = batch.ids[content], content.nonzero()[:, 0]
-    seen = owners < 32
-    head = MaskedLMHead(encoder)
-    counts = torch.bincount(targets[seen], minlength=len(head.bias)).float()
-    quick = replace(SMALL, n_epochs=1)
-    masked_lm.fit_head(head, hidden[seen], targets[seen], owners[seen], counts, quick)
-    return (head(hidden[~seen]).argmax(-1) == targets[~seen]).float().mean().item()
-
-
-def test_a_head_reads_what_the_vectors_hold(bert: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A weak fit looks just like an encoder that knows nothing about masks; here it shows.
-
-    A piece stands in its own vector, and 1 of 20 is right by chance.
-    """
-    assert share_read(bert) > 0.4
-
-    def weak(head: MaskedLMHead, white: torch.Tensor, targets: torch.Tensor) -> None:
-        nn.init.normal_(head.dense.weight, std=0.2, generator=torch.Generator().manual_seed(0))
-
-    monkeypatch.setattr(masked_lm, "_start", weak)
-    assert share_read(bert) < 0.25
-
-
-def test_the_encoder_stays_as_it_is(bert: Encoder, tmp_path: Path) -> None:
+def test_the_head_alone_learns_on_a_frozen_encoder(bert: Encoder, tmp_path: Path) -> None:
     before = {name: tensor.clone() for name, tensor in bert.model.state_dict().items()}
-    fitted(bert, tmp_path)
-    assert all(torch.equal(before[name], now) for name, now in bert.model.state_dict().items())
+    own, _ = trained(bert, tmp_path, head_epochs=2)
+    held = own.model.base_model.state_dict()
+    assert all(torch.equal(before[name], held[name]) for name in before)
+    fresh = module._from_weights(bert, seed=0).state_dict()
+    moved = {name for name, now in own.model.state_dict().items() if not now.equal(fresh[name])}
+    assert moved and all(name.startswith("cls.") for name in moved)
+    assert not any("decoder.weight" in name for name in moved)  # tied to the embeddings
+    whole, _ = trained(bert, tmp_path, head_epochs=1, epochs=1)
+    held = whole.model.base_model.state_dict()
+    assert not all(torch.equal(before[name], held[name]) for name in before)
+    now = bert.model.state_dict()
+    assert all(torch.equal(before[name], now[name]) for name in before), "the given one changed"
 
 
-def test_a_head_is_found_again_in_the_cache(
+def test_held_out_are_whole_articles() -> None:
+    texts = [Segment(f"{'abcdefghij'[i % 10]}#{i}", "a text") for i in range(50)]
+    learned, held_out = module._parts(corpus_of(*texts), seed=1)
+    assert len(held_out) == 5 and len({article(one) for one in held_out}) == 1
+    assert not {article(one) for one in held_out} & {article(one) for one in learned}
+    tree = Tree("a#1", ("a",), (-1,), ("root",), ("X",), document="d")
+    assert article(tree) == "d"
+
+
+def test_accuracy_is_that_of_a_plain_loop(bert: Encoder, tmp_path: Path) -> None:
+    own, facts = trained(bert, tmp_path)
+    learned, held_out = module._parts(toy(), seed=0)
+    pieces = [
+        int(piece) for one in learned for piece in bert.tokenizer(one.text)["input_ids"][1:-1]
+    ]
+    frequent = max(set(pieces), key=lambda piece: (pieces.count(piece), -piece))
+    right = baseline = n = 0
+    # The index of a text decides its masks: held-out texts are numbered among themselves.
+    for one in encode(held_out, own, max_length=32):
+        changed, targets = masked(Collator(own)([one]), own)
+        logits = own.model(**model_inputs(changed, own))[0][0]
+        for place, piece in enumerate(targets[0].tolist()):
+            if piece != NOT_ASKED:
+                right += int(logits[place].argmax()) == piece
+                baseline += piece == frequent
+                n += 1
+    assert facts["accuracy"] == pytest.approx(right / n)
+    assert facts["baseline_accuracy"] == pytest.approx(baseline / n)
+
+
+def state(own: Encoder) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in own.model.state_dict().items()}
+
+
+def test_a_model_is_found_again_in_the_store(
     bert: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    head, facts = fitted(bert, tmp_path)
-    monkeypatch.setattr(masked_lm, "fit_head", lambda *_, **__: pytest.fail("fitted again"))
-    again, found = fitted(bert, tmp_path)
-    assert {**found, "cached": False} == facts and found["cached"]
-    for name, tensor in head.state_dict().items():
-        assert torch.equal(tensor, again.state_dict()[name])
-    kept = {path.name for path in tmp_path.rglob("*") if path.suffix}
-    assert {"model.safetensors", "facts.json"} <= kept
+    own, _ = trained(bert, tmp_path, epochs=1)
+    monkeypatch.setattr(module, "train", never)
+    again, facts = trained(bert, tmp_path, epochs=1)
+    assert facts["cached"] and same(state(own), state(again))
+    assert not list(tmp_path.rglob("checkpoint-*"))
+    with pytest.raises(AssertionError, match="trained again"):
+        trained(bert, tmp_path, epochs=2)
 
 
-def test_whatever_decides_the_head_is_in_its_key(bert: Encoder, tmp_path: Path) -> None:
-    quick = replace(SMALL, n_epochs=1)
-    fitted(bert, tmp_path, budget=quick)
-    fitted(bert, tmp_path, budget=quick, seed=1)
-    fitted(bert, tmp_path, budget=quick, mask_rate=0.3)
-    fitted(bert, tmp_path, budget=replace(quick, learning_rate=1e-3))
-    fitted(random_twin(bert), tmp_path, budget=quick)
-    masked_lm_head(bert, toy(60), budget=quick, max_length=32, cache=tmp_path)
-    assert len(list(tmp_path.rglob("*.safetensors"))) == 6
-
-
-def spoil_byte(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[-40] ^= 1
-    path.write_bytes(content)
-
-
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        spoil_byte,
-        lambda path: path.write_bytes(path.read_bytes()[:-100]),
-        lambda path: path.with_name("facts.json").write_text("{"),
-        lambda path: path.with_name("facts.json").write_text(json.dumps([1])),
-        lambda path: path.with_name("facts.json").unlink(),
-    ],
-    ids=["a bit", "cut", "json cut", "json list", "json gone"],
-)
-def test_a_damaged_file_is_made_again(
-    bert: Encoder, tmp_path: Path, spoil: Callable[[Path], Any]
-) -> None:
-    quick = replace(SMALL, n_epochs=1)
-    head, _ = fitted(bert, tmp_path, budget=quick)
-    (path,) = tmp_path.rglob("*.safetensors")
-    spoil(path)
-    again, facts = fitted(bert, tmp_path, budget=quick)
-    assert not facts["cached"]
-    assert torch.equal(head.state_dict()["dense.weight"], again.state_dict()["dense.weight"])
-    assert fitted(bert, tmp_path, budget=quick)[1]["cached"]
-
-
-def test_a_cache_that_cannot_be_written_costs_only_time(bert: Encoder, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    quick = replace(SMALL, n_epochs=1)
-    assert not fitted(bert, tmp_path / "file" / "heads", budget=quick)[1]["cached"]
-
-
-def test_progress_ends_at_its_total(bert: Encoder, tmp_path: Path) -> None:
-    seen: list[tuple[int, int]] = []
-    with watched(lambda done, total: seen.append((done, total))):
-        fitted(bert, tmp_path)
-    assert all(done <= total for done, total in seen) and seen[-1][0] == seen[-1][1]
-
-
-def test_the_positions_are_capped(
+def test_a_training_that_was_killed_ends_with_the_same_weights(
     bert: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(masked_lm, "POSITIONS_AT_MOST", 20)
-    _, facts = fitted(bert, tmp_path)
-    assert 20 <= facts["n_train_positions"] < 20 + 8
+    whole, _ = trained(bert, tmp_path / "whole", epochs=2)
+    monkeypatch.setattr(loop, "SECONDS_BETWEEN", 0.0)
+    step = loop._step
+    for only_head in (True, False):
+
+        def stop(run: Any, *given: Any, only_head: bool = only_head) -> None:
+            if run.state.steps == 2 and isinstance(run.module, torch.nn.ModuleList) == only_head:
+                raise Stopped
+            step(run, *given)
+
+        monkeypatch.setattr(loop, "_step", stop)
+        with pytest.raises(Stopped):
+            trained(bert, tmp_path / "killed", epochs=2)
+    monkeypatch.setattr(loop, "_step", step)
+    again, facts = trained(bert, tmp_path / "killed", epochs=2)
+    assert not facts.get("cached") and same(state(whole), state(again))
 
 
-def test_one_segment_is_too_few(bert: Encoder, tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="two or more"):
-        masked_lm_head(bert, corpus_of(TEXTS[0]), budget=SMALL, cache=tmp_path)
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_file_is_made_again(bert: Encoder, tmp_path: Path, damage: str) -> None:
+    own, _ = trained(bert, tmp_path)
+    spoil(tmp_path, damage)
+    again, facts = trained(bert, tmp_path)
+    assert not facts.get("cached") and same(state(own), state(again))
 
 
-def test_what_is_not_hidden_stays_in_sight(e5_small) -> None:  # type: ignore[no-untyped-def]
-    """The same pieces are asked for, hidden or not; in sight, the batch is as it was."""
-    segments = [Segment("0", "The cat sat on the mat."), Segment("1", "Rain fell all night.")]
-    (batch,) = batches(encode(segments, e5_small), e5_small)
-    hidden, asked = masked(batch, e5_small, seed=2)
-    shown, also_asked = masked(batch, e5_small, seed=2, hide=False)
-    assert (asked == also_asked).all() and (shown.ids == batch.ids).all()
-    assert (hidden.ids != batch.ids).any()
+def test_texts_of_one_article_are_too_few(bert: Encoder, tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="texts of 1 article"):
+        masked_lm(bert, corpus_of(Segment("a#1", "one"), Segment("a#2", "two")), cache=tmp_path)

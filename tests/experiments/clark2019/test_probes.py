@@ -6,6 +6,7 @@ import math
 import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,14 @@ import torch
 from torch import Tensor
 
 from attnlib.attention.words import WordMaps, word_maps
+from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Segment, Tree
 from attnlib.errors import BadValue, CorpusError
 from attnlib.models import Encoder, load_encoder
 from attnlib.progress import watched
 from experiments.clark2019 import probes
 from experiments.clark2019.probe_models import PROBES, Probe, Sentence, Vectors
-from experiments.clark2019.probes import Scores, paired_difference, train_and_score
+from experiments.clark2019.probes import Scores, train_and_score
 from tests.families import folders, one_thread  # noqa: F401
 
 N_WORDS, N_HEADS, DIM = 5, 3, 4
@@ -303,10 +305,11 @@ def run_planted(monkeypatch: pytest.MonkeyPatch, draw: Draw, **options: Any) -> 
 
 def test_a_head_that_copies_the_tree_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     trial = run_planted(monkeypatch, copying_maps, names=ATTENTION[:2])
-    assert all(scores.uas[0] > 95 for scores in trial.values())
+    assert all(scores.uas > 95 for scores in trial.values())
     weights = trial["attention"].probe.weight.detach()
     assert weights.argmax() == 4 + 2  # u of head 3: from the word to its head
-    assert trial["attention"].row()["train_loss"] < trial["attention"].losses[:15].mean()
+    losses = trial["attention"].losses
+    assert losses[-30:].mean() < losses[:15].mean()
 
 
 def test_the_planted_direction_is_told_from_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,7 +323,7 @@ def test_the_planted_direction_is_told_from_the_other(monkeypatch: pytest.Monkey
 def test_uniform_maps_tell_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     trial = run_planted(monkeypatch, uniform_maps, names=["attention"])
     n_candidates = np.mean([len(tree.words) for tree in random_trees(80, 2)])
-    assert trial["attention"].uas[2] < 2.5 * 100 / n_candidates
+    assert trial["attention"].uas < 2.5 * 100 / n_candidates
 
 
 def test_the_first_step_of_adam_is_the_learning_rate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,7 +333,7 @@ def test_the_first_step_of_adam_is_the_learning_rate(monkeypatch: pytest.MonkeyP
     weights = trial["attention"].probe.weight.detach().abs()
     assert weights.numpy() == pytest.approx(np.full(8, 0.03), rel=1e-3)
     n_words = len(random_trees(1, 5)[0].words)  # all weights are 0: n candidates without itself
-    assert trial["attention"].row()["train_loss"] == pytest.approx(math.log(n_words), rel=1e-5)
+    assert trial["attention"].losses[0] == pytest.approx(math.log(n_words), rel=1e-5)
 
 
 def adam_by_hand(tree: Tree, maps: np.ndarray, steps: int, rate: float) -> np.ndarray:
@@ -428,10 +431,8 @@ def test_right_branching_and_its_score_by_hand(folders: Callable[[str], Path]) -
     scores = found["right-branching"]
     assert scores.right.tolist() == [2, 1, 1, 0]
     assert scores.asked.tolist() == [3, 1, 2, 0]
-    row = scores.row()
-    assert row["uas"] == pytest.approx(100 * 4 / 6)
-    assert (row["n_words"], row["n_sentences"], row["n_parameters"]) == (6, 3, 0)
-    assert math.isnan(row["train_loss"]) and row["low"] <= row["uas"] <= row["high"]
+    assert scores.uas == pytest.approx(100 * 4 / 6)
+    assert scores.probe.n_parameters == 0 and np.isnan(scores.losses).all()
 
 
 def test_long_sentences_are_left_out_and_counted(folders: Callable[[str], Path]) -> None:  # noqa: F811
@@ -446,7 +447,6 @@ def test_long_sentences_are_left_out_and_counted(folders: Callable[[str], Path])
         )
     assert skipped == {"train: too long": 1, "test: too long": 1}
     assert found["attention"].asked.tolist() == [2, 0, 0, 2, 1, 3]
-    assert all(math.isfinite(found[name].row()["train_loss"]) for name in TRAINED)
     assert [np.isnan(found[name].losses).sum() for name in PROBES] == [2, 2, 2, 2, 12]
     assert calls[-1][1] == len(trees) and all(done <= total for done, total in calls)
 
@@ -465,19 +465,28 @@ def test_padding_of_the_batch_changes_no_score(folders: Callable[[str], Path]) -
         )
 
 
-def counts(right: Sequence[int], asked: Sequence[int]) -> Scores:
-    arrays = (np.array(right, dtype=float), np.array(asked, dtype=float))
-    return Scores(make_probe("right-branching", 1, 1), "m", *arrays, np.zeros(20))
-
-
-def test_differences_are_paired() -> None:
-    """a is one word better in every sentence of four: no doubt, although each alone is in doubt."""
-    asked = [4] * 50
-    right = [0, 1, 2, 3, 3] * 10
-    a, b = counts([r + 1 for r in right], asked), counts(right, asked)
-    assert paired_difference(a, b) == pytest.approx((25, 25, 25))
-    assert paired_difference(b, b) == (0, 0, 0)
-    assert a.uas[2] - a.uas[1] > 5
+def test_seeds_and_documents_are_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table has, for every seed, the sums over the trees of a document."""
+    monkeypatch.setattr(probes, "word_maps", planted(copying_maps))
+    monkeypatch.setattr(probes, "load_vectors", TinyVectors)
+    monkeypatch.setattr(probes, "random_twin", lambda encoder, seed: encoder)
+    monkeypatch.setattr(probes, "tokenized", lambda examples, encoder: [[0] for _ in examples])
+    monkeypatch.setattr(TinyVectors, "coverage", lambda _, words: 1.0)
+    test = [replace(tree, document="abc"[n % 3]) for n, tree in enumerate(random_trees(12, 2))]
+    corpora = [Corpus("toy", "tree", tuple(one), {}, "", "") for one in (random_trees(30, 1), test)]
+    found = probes.probes(*corpora, encoder=planted_encoder(), seeds=2, seed=5)
+    table = found.table.set_index(["probe", "seed", "document"])
+    assert len(table) == 6 * 2 * 3 and not found.findings
+    for seed in (5, 6):
+        given = (corpora[0].examples, test, TinyVectors())
+        scores, _ = train_and_score(planted_encoder(), *given, seed=seed)
+        for name, one in scores.items():
+            for document in "abc":
+                places = [n for n in range(12) if "abc"[n % 3] == document]
+                assert table["right"][name, seed, document] == one.right[places].sum()
+                assert table["asked"][name, seed, document] == one.asked[places].sum()
+    with pytest.raises(BadValue, match="seeds is 0"):
+        probes.probes(*corpora, encoder=planted_encoder(), seeds=0)
 
 
 # --- bad input ----------------------------------------------------------------------------------
@@ -523,4 +532,4 @@ def test_attention_of_a_trained_model_knows_some_syntax(e5_small: Encoder) -> No
     test = load_corpus("ewt-dev", limit=30).examples
     names = ("attention-words", "right-branching")
     trial, _ = train_and_score(e5_small, train, test, TinyVectors(), names=names)
-    assert paired_difference(trial["attention-words"], trial["right-branching"])[1] > 0
+    assert trial["attention-words"].uas > trial["right-branching"].uas
