@@ -44,6 +44,12 @@ class BadValue(AttnlibError):
     """A parameter outside its range, or a number that is not finite."""
 
 
+def first_line(error: object) -> str:
+    """What an error says first, without its full stop; its kind if it says nothing."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0].strip().rstrip(".:")[:200]
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`Did you mean 'entropy'? ` for the nearest known name, or an empty string."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
@@ -55,8 +61,14 @@ def check_known(what: str, names: Iterable[str], known: Iterable[str], listed: s
     choices = list(known)
     for name in names:
         if name not in choices:
-            listed = listed or f"Known: {', '.join(choices)}."
-            raise UnknownName(f"{what} '{name}'. {did_you_mean(name, choices)}{listed}")
+            raise unknown(f"{what} '{name}'", name, choices, listed)
+
+
+def unknown(what: str, name: str, known: Iterable[str], listed: str = "") -> UnknownName:
+    """What is wrong with a name, the nearest one that is known, and all of them."""
+    choices = list(known)
+    listed = listed or f"Known: {', '.join(choices) or 'none'}."
+    return UnknownName(f"{what}. {did_you_mean(name, choices)}{listed}")
 
 
 def check_choice(name: str, given: str, choices: Iterable[str]) -> None:

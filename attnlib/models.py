@@ -15,7 +15,14 @@ import torch
 from torch import nn
 
 from attnlib.data import assets, sources
-from attnlib.errors import AssetError, BadValue, UnknownModel, Unobservable, did_you_mean
+from attnlib.errors import (
+    AssetError,
+    BadValue,
+    UnknownModel,
+    Unobservable,
+    did_you_mean,
+    first_line,
+)
 
 MODELS_HERE = ("e5-small", "minilm-l6")
 """Models every machine can have: they come with packages."""
@@ -154,7 +161,7 @@ def pick_device(device: str) -> str:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise BadValue(
-            f"device '{device}' cannot be used here ({str(error).splitlines()[0]}). "
+            f"device '{device}' cannot be used here ({first_line(error)}). "
             "Use --device auto or cpu."
         ) from None
     return device
@@ -309,5 +316,5 @@ def _refusing(name: str, trouble: str, advice: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".:")
+        reason = first_line(error)
         raise UnknownModel(f"'{name}': its {trouble} ({reason}). {advice}") from None

@@ -95,7 +95,6 @@ def test_a_paper_is_five_files_and_two_lines(checkout: Path) -> None:
     told = called(checkout, "attnlib", "ledger", "toy", "--json", "--paper", "toy2024")
     (row,) = json.loads(told.stdout)
     assert row["id"] == "fig1.previous" and row["ours"] > 0.5
-    assert (
-        "toy2024/previous_share/v1-"
-        in called(checkout, "attnlib", "status", "toy", "--json").stdout
-    )
+    (kept,) = json.loads(called(checkout, "attnlib", "status", "toy", "--json").stdout)
+    assert kept["result"].startswith("toy2024/previous_share/v1-")
+    assert (kept["state"], kept["code"]) == ("kept", "as then")

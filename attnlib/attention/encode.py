@@ -233,18 +233,31 @@ def truncated(encoded: Encoded, max_length: int) -> Encoded:
 
 def windows(encoded: Encoded, max_length: int) -> Iterator[Encoded]:
     """The longer part in consecutive, non-overlapping windows; the other part stays whole."""
-    parts = _content_by_part(encoded)
-    longest = max(parts, key=len)
-    room = max_length - (len(encoded) - len(longest))
+    longest = max(_content_by_part(encoded), key=len)
+    who = f"document {encoded.index + 1}: its shorter part has"
+    for positions in window_positions(encoded, longest, max_length, who):
+        yield encoded.pick(positions)
+
+
+def window_positions(
+    encoded: Encoded, content: Sequence[int], max_length: int, who: str, stride: int | None = None
+) -> Iterator[list[int]]:
+    """Windows over the pieces at some positions, each with all other pieces.
+
+    who     has these other pieces, if they leave no room
+    stride  by how many pieces a window starts after the one before; by default none overlap
+    """
+    outside = set(range(len(encoded))) - set(content)
+    room = max_length - len(outside)
     if room < 1:
         raise TooLong(
-            f"document {encoded.index + 1}: its shorter part has "
-            f"{min(map(len, parts))} pieces and leaves no room for a window of {max_length}. "
-            "Use a larger --max-length or --on-long truncate."
+            f"{who} {len(outside)} pieces itself and leaves no room for a window within "
+            f"{max_length}. Use a larger --max-length or --on-long truncate."
         )
-    outside = set(range(len(encoded))) - set(longest)
-    for start in range(0, len(longest), room):
-        yield encoded.pick(sorted(outside | set(longest[start : start + room])))
+    for start in range(0, len(content), min(stride or room, room)):
+        yield sorted(outside | set(content[start : start + room]))
+        if start + room >= len(content):
+            return
 
 
 def batches(

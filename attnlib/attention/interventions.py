@@ -76,7 +76,7 @@ class Intervention:
             raise BadValue("mean outputs belong to the action mean; expected both, or neither.")
         for pair in self.heads:
             if min(pair) < 0:
-                raise BadValue(f"a head is {pair}; expected (layer, head) from 0, or heads_named.")
+                raise BadValue(f"a head is {pair}; expected (layer, head) from 0, or head_named.")
 
     def heads_in(self, layer: int) -> list[int]:
         return sorted(head for at, head in self.heads if at == layer)
@@ -86,15 +86,12 @@ Variant = Sequence[Intervention]
 """Interventions that are made together, in this order; none at all is the plain model."""
 
 
-def heads_named(names: Iterable[str]) -> frozenset[Head]:
-    """Heads by names that count from 1: "5-4" is layer 5, head 4."""
-    found = set()
-    for name in names:
-        match = re.fullmatch(r"([1-9]\d*)-([1-9]\d*)", name)
-        if match is None:
-            raise BadValue(f"'{name}' names no head; expected layer-head from 1, such as 5-4.")
-        found.add((int(match[1]) - 1, int(match[2]) - 1))
-    return frozenset(found)
+def head_named(name: str) -> Head:
+    """A head by its name, which counts from 1: "5-4" is layer 5, head 4."""
+    match = re.fullmatch(r"([1-9]\d*)-([1-9]\d*)", name)
+    if match is None:
+        raise BadValue(f"'{name}' names no head; expected layer-head from 1, such as 5-4.")
+    return int(match[1]) - 1, int(match[2]) - 1
 
 
 def heads_of_types(types: pd.DataFrame, names: Iterable[str]) -> frozenset[Head]:

@@ -26,7 +26,7 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from attnlib.attention.encode import Batch, batches_of, model_inputs
 from attnlib.attention.maps import Attention
 from attnlib.data.examples import Example, Segment
-from attnlib.errors import Unobservable
+from attnlib.errors import Unobservable, first_line
 from attnlib.models import OBSERVABLE, Encoder
 
 NAME = "attnlib"
@@ -211,8 +211,8 @@ def check_observable(encoder: Encoder) -> None:
             with _tapped(encoder, tap):
                 seen = encoder.model(**inputs)[0]
     except Exception as error:  # whatever a foreign model may say of an input it is not made for
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
-        raise _unobservable(encoder, f"a trial on a short text failed ({reason})") from None
+        failed = f"a trial on a short text failed ({first_line(error)})"
+        raise _unobservable(encoder, failed) from None
     if tap.layer != encoder.n_layers or set(shapes) != expected:
         maps = f"{tap.layer} layers" + (f" of maps {sorted(set(shapes))}" if shapes else "")
         raise _unobservable(encoder, f"{maps} were seen, {encoder.n_layers} were expected")

@@ -1,11 +1,11 @@
-"""Rows of the annotated corpora as examples: OntoGUM and GAP (coreference), FrameNet (frames)."""
+"""Rows of the annotated corpora as examples: OntoGUM (coreference), FrameNet (frames)."""
 
 from __future__ import annotations
 
 import re
 from itertools import pairwise
 
-from attnlib.data.examples import CorefDocument, FrameExample, GapExample, Span
+from attnlib.data.examples import CorefDocument, FrameExample, Span
 from attnlib.data.textfiles import Fields, field
 
 
@@ -33,26 +33,6 @@ def ontogum_document(number: int, row: Fields) -> CorefDocument:
         relations=layers["deprel"],
         tags=layers["upos"],
     )
-
-
-def gap_example(number: int, row: Fields) -> GapExample | str:
-    """An example of GAP, unless the stated offsets do not hit the stated words."""
-    text, spans = field(row, "Text"), list[Span]()
-    for name in ("Pronoun", "A", "B"):
-        word, offset = field(row, name), field(row, f"{name}-offset")
-        if not offset.isdigit():
-            raise ValueError(f"'{name}-offset' is '{offset}', expected a number.")
-        start = int(offset)
-        if not word or not text.startswith(word, start):
-            return "offset does not hit the word"
-        spans.append(Span(start, start + len(word)))
-    a, b = (field(row, name).strip().upper() for name in ("A-coref", "B-coref"))
-    for name, value in (("A-coref", a), ("B-coref", b)):
-        if value not in ("TRUE", "FALSE"):
-            raise ValueError(f"'{name}' is '{value}', expected TRUE or FALSE.")
-    pronoun, first, second = spans
-    coref = (a == "TRUE", b == "TRUE")
-    return GapExample(field(row, "ID"), text, pronoun, first, second, *coref, field(row, "URL"))
 
 
 def frame_example(number: int, row: Fields) -> FrameExample | str:

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from attnlib.errors import UnknownName, did_you_mean
+from attnlib.errors import unknown
 
 CATALOGUE = Path(__file__).with_name("assets.toml")
 
@@ -114,8 +114,7 @@ def expand(names: Iterable[str], lists: Mapping[str, Iterable[str]]) -> list[Ass
 
 def _one_of(choices: Mapping[str, object], name: str, what: str) -> str:
     if name not in choices:
-        near = did_you_mean(name, choices)
-        raise UnknownName(f"'{name}' is {what}. {near}Known: {', '.join(choices)}.")
+        raise unknown(f"'{name}' is {what}", name, choices)
     return name
 
 

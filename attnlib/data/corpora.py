@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlib.data import parser, reader
-from attnlib.data.annotated import frame_example, gap_example, ontogum_document
+from attnlib.data.annotated import frame_example, ontogum_document
 from attnlib.data.assets import cache_folder, resolve
 from attnlib.data.conllu import read_conllu
 from attnlib.data.examples import Example, Part, Segment, TaskExample, Tree
@@ -44,7 +44,7 @@ from attnlib.data.wikipedia import (
     segments,
     squad_paragraphs,
 )
-from attnlib.errors import AssetError, BadValue, CorpusError, UnknownName, did_you_mean
+from attnlib.errors import AssetError, BadValue, CorpusError, unknown
 
 ALIASES = {"wiki": "wiki-sample", "wiki-parsed": "wiki-sample-parsed"}
 FORMATS = (".txt", ".jsonl", ".conllu")
@@ -175,10 +175,8 @@ def load_corpus(
     if isinstance(name_or_path, Path) or _looks_like_path(given):
         return _user_corpus(Path(given), limit)
     known = [*ALIASES, *_CORPORA]
-    raise UnknownName(
-        f"corpus '{given}' is unknown. {did_you_mean(given, known)}Known: {', '.join(known)}. "
-        "A path to your own .txt, .jsonl or .conllu file works too."
-    )
+    own = "A path to your own .txt, .jsonl or .conllu file works too."
+    raise unknown(f"corpus '{given}' is unknown", given, known, f"Known: {', '.join(known)}. {own}")
 
 
 def corpus_name(given: str) -> str:
@@ -388,7 +386,6 @@ _READERS: dict[str, Callable[..., Read]] = {
     "treebank": _treebank,
     "parsed-treebank": _parsed_treebank,
     "ontogum": partial(_annotated, ontogum_document),
-    "gap": partial(_annotated, gap_example),
     "framenet": partial(_annotated, frame_example),
     "squad": lambda folder, options, name, files: read_squad(name.partition(":")[2], folder),
     "reader": _passages,

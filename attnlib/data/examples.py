@@ -212,23 +212,6 @@ class CorefDocument(_Words):
 
 
 @dataclass(frozen=True, slots=True)
-class GapExample(_Texts):
-    """GAP: an ambiguous pronoun and two names; spans count characters of the text."""
-
-    text: str
-    pronoun: Span
-    a: Span
-    b: Span
-    a_coref: bool
-    b_coref: bool
-    url: str = ""
-
-    @property
-    def parts(self) -> Parts:
-        return (self.text,)
-
-
-@dataclass(frozen=True, slots=True)
 class FrameExample(_Words):
     """A sentence, the word(s) that evoke a frame, and the frame's elements in the sentence."""
 

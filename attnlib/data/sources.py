@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 from attnlib.data.archives import LIMIT, copy_stream, extract, safe_path
 from attnlib.data.asset_list import Asset, File, Form, Hub, Package
 from attnlib.data.textfiles import held_file
-from attnlib.errors import AssetError, ChecksumError
+from attnlib.errors import AssetError, ChecksumError, first_line
 from attnlib.files import scratch_folder, sha256_of
 from attnlib.progress import Progress
 
@@ -96,11 +96,6 @@ def git_blob_id(path: Path) -> str:
     start = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, lambda: start).hexdigest()
-
-
-def _one_line(error: object) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0].strip().rstrip(".")[:200]
 
 
 # --- mirror ---------------------------------------------------------------------------------
@@ -185,7 +180,7 @@ def hub_snapshot(repo: str) -> Path:
         if not reason:
             return Path(snapshot_download(repo, allow_patterns=wanted))
     except Exception as error:
-        reason = _one_line(error)
+        reason = first_line(error)
     raise Unreachable(
         f"'{repo}' is not in the hub cache and did not come from the hub ({reason}); check the id, "
         "pass a local folder, or set HF_HOME to a filled hub cache."
@@ -255,7 +250,7 @@ class HubSource(Source):
         except Exception as error:  # the hub's own errors are many; each means "not from here"
             if getattr(error, "errno", None) in DISK_TROUBLE:
                 raise
-            raise Unreachable(f"{self.label}: {name} did not come ({_one_line(error)})") from error
+            raise Unreachable(f"{self.label}: {name} did not come ({first_line(error)})") from error
         os.replace(path, target)
         return promised.etag or ""
 
@@ -404,7 +399,7 @@ def _pip_failure(package: Package, lines: list[str]) -> Exception:
         reason = "no connection to the package index; check the network and pip's index settings"
     else:
         errors = [line for line in lines if line.startswith("ERROR")] or lines or ["nothing"]
-        reason = f"pip said: {_one_line(errors[-1])}; check pip's index settings"
+        reason = f"pip said: {first_line(errors[-1])}; check pip's index settings"
     return Unreachable(
         f"the package archive {package.name} {package.version} could not be fetched ({reason}, "
         "or put its wheel into a folder and set PIP_FIND_LINKS to that folder)"

@@ -24,7 +24,7 @@ from xml.etree import ElementTree
 
 from attnlib.data.examples import Segment
 from attnlib.data.kept import keep_rows, kept_file, kept_rows
-from attnlib.data.textfiles import Fields, field, find_file, read_examples
+from attnlib.data.textfiles import field, find_file, read_examples
 from attnlib.errors import BadValue, CorpusError
 from attnlib.files import sha256_of
 
@@ -79,16 +79,13 @@ def squad_paragraphs(folder: Path) -> Paragraphs:
     """The paragraphs that SQuAD asks about: a jsonl file of them, or SQuAD's own table."""
     path = find_file(folder, "wiki_paragraphs.jsonl", "dev.parquet")
     articles: dict[str, dict[str, None]] = {}  # SQuAD's table repeats a context per question
-    for title, text in read_examples(_titled, path)[0]:
+    read = read_examples(lambda _, row: (field(row, "title"), field(row, "text", "context")), path)
+    for title, text in read[0]:
         articles.setdefault(title, {})[text] = None
     found: list[Paragraph] = []
     for title, texts in articles.items():
         found += [Paragraph(title, index, text) for index, text in enumerate(texts)]
     return found, Counter()
-
-
-def _titled(number: int, row: Fields) -> tuple[str, str]:
-    return field(row, "title"), field(row, "text", "context")
 
 
 def read_dump(path: Path) -> Iterator[tuple[str, str]]:

@@ -60,6 +60,12 @@ def estimate(
     return Estimate(mean.reshape(shape), low, high, n)
 
 
+def mean_ends(values: Float[np.ndarray, "example *axes"], seed: int = 0) -> Estimate:
+    """Mean and interval over the examples that define a value; NaN is undefined."""
+    has = ~np.isnan(values)
+    return estimate(np.where(has, values, 0.0), has.astype(float), seed=seed)
+
+
 def by_group(
     values: Float[np.ndarray, "value *axes"], group: Int[np.ndarray, " value"], n_groups: int
 ) -> tuple[Float[np.ndarray, "group *axes"], Float[np.ndarray, "group *axes"]]:

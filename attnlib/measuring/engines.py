@@ -28,35 +28,28 @@ def measure_on(
     model: str | Path,
     corpus: str | Path | Corpus,
     metrics: Sequence[str | Metric | Relation],
-    **options: Any,
-) -> Measurement:
-    """`measure`, in this process ("local") or on the cluster at "dask://HOST:PORT"."""
-    if engine == "local":
-        return measure(model, corpus, metrics, **options)
-    if not engine.startswith("dask://"):
-        raise BadValue(f"engine is '{engine}'; expected local or dask://HOST:PORT.")
-    return _measure_on_dask(engine.removeprefix("dask://"), model, corpus, metrics, **options)
-
-
-def _measure_on_dask(
-    address: str,
-    model: str | Path,
-    corpus: str | Path | Corpus,
-    metrics: Sequence[str | Metric | Relation],
     *,
     limit: int | None = None,
     seed: int = 0,
     device: str = "auto",
     **options: Any,
 ) -> Measurement:
-    """Cut the corpus into shards, measure each where there is room, put the rows together."""
+    """`measure`, in this process ("local") or on the cluster at "dask://HOST:PORT".
+
+    For a cluster the corpus is cut into shards; each is measured where there is room.
+    """
+    if engine == "local":
+        options |= {"limit": limit, "seed": seed, "device": device}
+        return measure(model, corpus, metrics, **options)
+    if not engine.startswith("dask://"):
+        raise BadValue(f"engine is '{engine}'; expected local or dask://HOST:PORT.")
     chosen = chosen_metrics(metrics)
     length = options.get("max_length", 128)
     encoder, corpus = loaded(model, corpus, limit=limit, seed=seed, max_length=length, device="cpu")
     # What is too long is said here, where documents are numbered as the user numbers them.
     limits = {key: options[key] for key in ("max_length", "on_long") if key in options}
     n_rows = sum(1 for _ in encode(corpus.examples, encoder, **limits))
-    with _client(address) as client, counting() as tick:
+    with _client(engine.removeprefix("dask://")) as client, counting() as tick:
         n_shards = SHARDS_PER_WORKER * max(1, len(client.scheduler_info()["workers"]))
         size = -(-len(corpus.examples) // n_shards)
         given = (str(model), device, metrics, options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,13 @@ def head_rows(**columns: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame({"layer": layer, "head": head, **values})
 
 
+def head_places(heads: Iterable[tuple[int, int]]) -> pd.DataFrame:
+    """One row per (layer, head), both from 0: layer and head as people count them, from 1."""
+    return pd.DataFrame(np.array(list(heads)) + 1, columns=["layer", "head"])
+
+
 def head_name(row: Any) -> str:
-    """A head as people write it: 5-4 is the fourth head of the fifth layer."""
+    """A head as people write it: 5-4 is the fourth head of the fifth layer (see `head_named`)."""
     return f"{int(row['layer'])}-{int(row['head'])}"
 
 
@@ -35,6 +41,17 @@ def layer_means(
     """The mean of a column over the heads of each layer, NaN left out; of one metric if named."""
     rows = table if metric is None else table[table["metric"] == metric]
     return rows.groupby("layer")[column].mean()
+
+
+def profiles_beside(ours: pd.Series, authors: pd.Series, seed: int = 0) -> pd.DataFrame:
+    """Two profiles over the same layers: layer, ours, authors, rho and p (layers permuted).
+
+    Empty if they have not as many layers, or nothing of ours is defined.
+    """
+    if ours.isna().all() or len(ours) != len(authors):
+        return pd.DataFrame()
+    rho, p = rank_correlation(ours.to_numpy(), authors.to_numpy(), seed)
+    return pd.DataFrame({"ours": ours, "authors": authors}).reset_index().assign(rho=rho, p=p)
 
 
 def rank_correlation(

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from attnlib.attention.encode import batches_of
 from attnlib.data.corpora import Corpus, with_trees
 from attnlib.errors import BadValue, check_choice
-from attnlib.measuring.bootstrap import estimate
+from attnlib.measuring.bootstrap import mean_ends
 from attnlib.measuring.head_tables import head_names, head_rows, records
 from attnlib.measuring.significance import (
     ALPHA,
@@ -124,9 +124,7 @@ def moments(scores: RoleScores, *, seed: int = 0) -> pd.DataFrame:
     """
     parts = []
     for role, values in scores.values.items():
-        defined = ~np.isnan(values)
-        filled = np.where(defined, values, 0.0)
-        found = estimate(filled, defined.astype(np.float64), seed=seed)
+        found = mean_ends(values, seed)
         spread = one_sided(values, 0.0)
         median = pd.DataFrame(values.reshape(len(values), -1)).median().to_numpy()
         shape = {"sd": spread.sd, "skew": _skew(values), "median": median, "n": spread.n}

@@ -218,7 +218,10 @@ class Watch:
         self._found = {m.key: [[] for _ in layers] for m in self.layered}
         self._sums, self._maps = [[] for _ in layers], [[] for _ in layers]
         run_tapped(self.encoder, batch, self.tap, segment_ids=segment_ids)
-        partials = self._masses() | {key: _stack(found) for key, found in self._found.items()}
+        sums = torch.stack([torch.cat(layer) for layer in self._sums], dim=1)
+        keys = [metric.key for metric in self.linear]
+        partials = dict(zip(keys, self._selectors.partials(sums), strict=True))
+        partials |= {key: _stack(found) for key, found in self._found.items()}
         partials |= self._reduce_across()
         for metric in (*self.layered, *self.across):
             if metric.axes[-1] in ("query", "key"):
@@ -246,12 +249,6 @@ class Watch:
             self._found[metric.key][layer].append(metric(attention))
         if self.across:
             self._maps[layer].append(attention.weights)
-
-    def _masses(self) -> dict[str, Partial]:
-        """Sums of all relations over slices and layers, taken apart by relation."""
-        sums = torch.stack([torch.cat(layer) for layer in self._sums], dim=1)
-        keys = [metric.key for metric in self.linear]
-        return dict(zip(keys, self._selectors.partials(sums), strict=True))
 
     def _reduce_across(self) -> dict[str, Partial]:
         """Metrics between heads of different layers need all maps of this one batch."""

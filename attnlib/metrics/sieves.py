@@ -7,7 +7,6 @@ from itertools import chain
 from types import MappingProxyType
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from attnlib.attention.encode import Batch, dependency_id
@@ -174,15 +173,11 @@ def even_share(
         position = torch.arange(batch.length, device=batch.device)
         divisor = divisor + (position >= n_real - LOCAL_WINDOW)
     if variant == "authors" and relation.key in AUTHORS_BY_WORD:
-        pieces = _pieces_of_own_word(batch)
+        same_word = batch.word.unsqueeze(2) == batch.word.unsqueeze(1)
+        pieces = same_word.sum(-1).to(torch.float32)
         divisor = divisor * pieces
         asked = torch.where(n_keys > 0, 1 / pieces, 0.0).sum(-1).round()
     return torch.where(n_keys > 0, n_real / divisor, 0.0), asked
-
-
-def _pieces_of_own_word(batch: Batch) -> Float[Tensor, "batch query"]:
-    same = batch.word.unsqueeze(2) == batch.word.unsqueeze(1)
-    return same.sum(-1).to(torch.float32)
 
 
 def _block_by_entropy(attention: Attention) -> Partial:

@@ -66,10 +66,9 @@ def cells(
     panel.set(xlabel="head", ylabel="layer")
     panel.invert_yaxis()
     grid_axes(panel, grid.columns, grid.index)
-    below, above = rows[value].min() < span[0], rows[value].max() > span[1]
-    pointed = {(True, True): "both", (True, False): "min", (False, True): "max"}
-    shape: Any = {"shrink": 0.8, "aspect": 26, "pad": 0.02}
-    shape |= {"extend": pointed.get((below, above), "neither"), "ticks": MaxNLocator(4)}
+    extend = pointed(rows[value].min() < span[0], rows[value].max() > span[1])
+    shape: Any = {"shrink": 0.8, "aspect": 26, "pad": 0.02, "extend": extend}
+    shape["ticks"] = MaxNLocator(4)
     bar = panel.figure.colorbar(mesh, ax=panel, **shape)
     bar.outline.set_visible(False)  # type: ignore[operator]
     bar.ax.tick_params(length=0, labelsize=7)
@@ -79,6 +78,11 @@ def cells(
         text = labels.number(row[value], ".1f" if row[value] >= 1 else ".2f").removeprefix("0")
         middle: Any = {"ha": "center", "va": "center_baseline", "fontsize": 7}
         panel.text(row["head"], row["layer"], text, color=ink, **middle)
+
+
+def pointed(below: int, above: int) -> str:
+    """Which ends of a colour bar are arrows: those beyond which there are values."""
+    return {(0, 0): "neither", (1, 0): "min", (0, 1): "max"}.get((below > 0, above > 0), "both")
 
 
 def grid_axes(panel: Axes, heads: Sequence[int], layers: Sequence[int], most: int = 12) -> None:

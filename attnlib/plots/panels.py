@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.colors import Colormap, Normalize, to_hex
+from matplotlib.colors import Colormap, Normalize, to_hex, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.text import Text
+from matplotlib.typing import ColorType
 
 from attnlib.plots import style
 
@@ -129,6 +130,36 @@ def number_cells(
     panel.tick_params(length=0, labelsize=8, pad=2)
     panel.spines[:].set_visible(False)
     return written
+
+
+def stacked_bars(
+    panel: Axes,
+    parts: pd.DataFrame,
+    places: Sequence[float] | np.ndarray,
+    thick: float,
+    colours: Mapping[str, ColorType],
+    *,
+    gap: float = 0.0,
+    across: bool = False,
+    least: float | None = None,
+    **words: Any,
+) -> None:
+    """A bar for each row of a table, its columns end to end in the order of the colours.
+
+    gap    what is left of the page between two parts, for eyes that cannot tell their colours apart
+    least  parts from this size on carry their number, in black or white unless their colour is pale
+    """
+    draw, start = (panel.barh, "left") if across else (panel.bar, "bottom")
+    base = np.zeros(len(parts))
+    for name, colour in colours.items():
+        long = parts[name].to_numpy(float)
+        look: Any = {start: base, "color": colour, "lw": 0, "label": name}
+        bars = draw(places, np.maximum(long - gap, 0), thick, **look)
+        if least is not None:
+            told = [f"{part:.0f}" if part >= least else "" for part in long]
+            ink = style.INK if to_rgba(colour)[3] < 1 else style.ink_on(to_hex(colour))
+            panel.bar_label(bars, told, label_type="center", color=ink, **words)
+        base = base + long
 
 
 def light_grid(panel: Axes, axis: Literal["x", "y"] = "y") -> None:

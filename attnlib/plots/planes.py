@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
 from matplotlib.colors import ListedColormap
 from matplotlib.text import Annotation
 from matplotlib.ticker import MaxNLocator
@@ -50,37 +51,38 @@ def head_map(table: pd.DataFrame, *, named: int | Sequence[str] = 6) -> Drawing:
 def named_heads(
     rows: pd.DataFrame, named: int | Sequence[str], *, apart: float = 0.11
 ) -> pd.DataFrame:
-    """The heads to name: those asked for, or so many of the outermost.
+    """The heads to name: those asked for, or so many of those farthest from the middle.
 
     rows   name, x, y
-    apart  how near two named heads may be, as a share of the plane's width
+    apart  how near two of the farthest may be, as a share of the plane's width: so that their
+           names do not overlap
     """
-    if isinstance(named, int):
-        return _outermost(rows, named, apart)
-    unknown = [name for name in named if name not in set(rows["name"])]
-    if unknown:
-        raise BadValue(f"head '{unknown[0]}' is not in the table; heads are named like '5-4'.")
-    return rows[rows["name"].isin(named)]
-
-
-def _outermost(rows: pd.DataFrame, n: int, share: float) -> pd.DataFrame:
-    """The n heads farthest from the middle, none so near to another that names would overlap."""
+    if not isinstance(named, int):
+        unknown = [name for name in named if name not in set(rows["name"])]
+        if unknown:
+            raise BadValue(f"head '{unknown[0]}' is not in the table; heads are named like '5-4'.")
+        return rows[rows["name"].isin(named)]
     places = rows[["x", "y"]].to_numpy(float)
-    apart = share * max(np.ptp(places, axis=0).max(), 1e-9)
+    least = apart * max(np.ptp(places, axis=0).max(), 1e-9)
     chosen: list[int] = []
     for one in np.argsort(-np.hypot(*(places - places.mean(0)).T), kind="stable"):
         gaps = np.hypot(*(places[chosen] - places[one]).T)
-        if len(chosen) < n and (gaps > apart).all():
+        if len(chosen) < named and (gaps > least).all():
             chosen.append(int(one))
     return rows.iloc[chosen]
 
 
-def _by_layer(panel: Axes, rows: pd.DataFrame) -> None:
+def layer_dots(panel: Axes, rows: pd.DataFrame, size: float) -> PathCollection:
+    """Heads (x, y) as dots, coloured by their layer."""
     # The ends of the map vanish on a white or on a black page; the rim helps the rest.
     shades = ListedColormap(style.SEQUENTIAL(np.linspace(0.12, 0.9, 256)))
     shade: Any = {"cmap": shades, "vmin": 1, "vmax": max(float(rows["layer"].max()), 2.0)}
-    look: Any = {"s": 34, "ec": style.FAINT, "lw": 0.6}
-    dots = panel.scatter(rows["x"], rows["y"], c=rows["layer"], **shade, **look)
+    look: Any = {"s": size, "ec": style.FAINT, "lw": 0.6}
+    return panel.scatter(rows["x"], rows["y"], c=rows["layer"], **shade, **look)
+
+
+def _by_layer(panel: Axes, rows: pd.DataFrame) -> None:
+    dots = layer_dots(panel, rows, 34)
     panel.set_title("By layer", fontsize=9.5)
     place = panel.inset_axes((0.1, -0.08, 0.8, 0.032))
     whole = MaxNLocator(6, integer=True)
@@ -111,9 +113,9 @@ def _by_behaviour(panel: Axes, rows: pd.DataFrame) -> None:
     panel.legend(fontsize=8, **place, **style.TIGHT)
 
 
-def plane_axis(panel: Axes, rows: pd.DataFrame, *, rim: float = 0.12) -> None:
+def plane_axis(panel: Axes, rows: pd.DataFrame) -> None:
     """Only distances mean something in such a plane: no numbers, the same scale both ways."""
-    reach = rim * max(np.ptp(rows["x"]), np.ptp(rows["y"]), 1e-9)
+    reach = 0.12 * max(np.ptp(rows["x"]), np.ptp(rows["y"]), 1e-9)
     for axis in ("x", "y"):
         panel.set(**{f"{axis}lim": (rows[axis].min() - reach, rows[axis].max() + reach)})
     panel.set_aspect("equal")

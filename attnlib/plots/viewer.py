@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from attnlib.attention.interventions import check_heads, heads_named
+from attnlib.attention.interventions import check_heads, head_named
 from attnlib.errors import AttnlibError, BadValue
 from attnlib.files import check_out, write_whole
 from attnlib.measuring.reading import (
@@ -177,7 +177,7 @@ def view(
     if not given:
         raise BadValue("there is no text; expected at least one.")
     examples = [as_example(text, place) for place, text in enumerate(given)]
-    wanted = None if head is None else next(iter(heads_named([head.strip()])))
+    wanted = None if head is None else head_named(head.strip())
     encoders = _encoders(model, beside, device)
     if wanted is not None:
         check_heads(encoders[0], [wanted])

@@ -39,7 +39,7 @@ import pandas as pd
 from jaxtyping import Float
 from scipy.spatial.distance import squareform
 
-from attnlib.errors import AssetError, AttnlibError, BadValue, UnknownName, did_you_mean
+from attnlib.errors import AssetError, AttnlibError, BadValue, check_known, unknown
 from attnlib.files import write_whole
 from attnlib.measuring.reading import Reading
 from bookkit.executed import carried
@@ -143,9 +143,7 @@ class Atlas:
     def fact(self, key: str) -> Fact:
         """The fact with this key."""
         known = {fact.key: fact for fact in self.facts}
-        if key not in known:
-            near = did_you_mean(key, known)
-            raise UnknownName(f"fact '{key}'. {near}Known: {', '.join(known)}.")
+        check_known("fact", [key], known)
         return known[key]
 
     def table(self) -> pd.DataFrame:
@@ -225,9 +223,8 @@ def load(path_or_model: str | Path = "e5-small") -> Atlas:
         path = PUBLISHED / f"{path_or_model}.json"
         if not path.is_file():
             known = sorted(one.stem for one in PUBLISHED.glob("*.json"))
-            near = f"{did_you_mean(path.stem, known)}Published: {', '.join(known) or 'none'}."
-            how = "Give the path of a .json file instead."
-            raise UnknownName(f"there is no atlas of '{path_or_model}'. {near} {how}")
+            how = f"Published: {', '.join(known) or 'none'}. Give the path of a .json file instead."
+            raise unknown(f"there is no atlas of '{path_or_model}'", path.stem, known, how)
     try:
         text = path.read_bytes()
     except OSError as error:

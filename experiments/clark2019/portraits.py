@@ -8,10 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from attnlib.attention.interventions import head_named
 from attnlib.attention.words import word_maps
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import CorefDocument, Segment, Tree
 from attnlib.data.parser import parsed_words
+from attnlib.measuring.head_tables import head_name
 from attnlib.measuring.stream import measure
 from attnlib.metrics.links import relation_links
 from attnlib.models import Encoder
@@ -49,7 +51,7 @@ def portraits(corpus: Corpus, surface: pd.DataFrame, *, encoder: Encoder) -> Fou
         total, weight = found.rows(metric)
         values = total[:, layer - 1, head - 1] / weight[:, layer - 1, head - 1]
         typical = examples[int(np.abs(values - np.nanmean(values)).argmin())]
-        panels.append(_panel(encoder, typical, f"{layer}-{head}", what))
+        panels.append(_panel(encoder, typical, head_name(best), what))
     return Found(as_table(panels), facts={"inputs": len(examples), "passes": len(examples)})
 
 
@@ -97,8 +99,8 @@ def _links(tree: Tree, relation: str, direction: str) -> Sequence[tuple[int, int
 
 def _flat(head: str, encoder: Encoder) -> int:
     """The place of head "5-4" over all layers."""
-    layer, number = map(int, head.split("-"))
-    return (layer - 1) * encoder.n_heads + number - 1
+    layer, number = head_named(head)
+    return layer * encoder.n_heads + number
 
 
 def _panel(

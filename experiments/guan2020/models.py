@@ -6,23 +6,22 @@ One of them reads: it answers questions on texts that it has not seen.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS
-from attnlib.errors import BadValue, check_choice
+from attnlib.errors import check_choice
 from attnlib.models import Encoder, model_folder
 from bookkit.claims import Finding
 from bookkit.store import Found, experiment
 from experiments.shared.chapter import file_digest
 from experiments.shared.training.answers import score_answers, summary
-from experiments.shared.training.finetune import finetuned
-from experiments.shared.training.loop import Recipe
 from experiments.shared.training.publishedreader import reader_of
-from experiments.shared.training.spanmodel import SpanHead, SpanReader
+from experiments.shared.training.spanmodel import SpanHead, SpanReader, first_texts
+from experiments.shared.training.taskplans import training, tuned_model
 
 PRETRAINED, QUESTIONS = "pretrained", "squad"
 """Names of two of the models; every other one has the name of its task."""
@@ -56,28 +55,18 @@ def subjects(
                or {"published": a model that has a head for answers}
     tasks      task -> its settings, as those of questions
     """
-
-    def trained(name: str, task: str, given: Mapping[str, Any]) -> Subject:
-        settings = dict(given)
-        try:
-            train = corpus(settings.pop("train"), settings.pop("train_limit", None))
-            return Subject(name, task, (train,), asdict(Recipe(**settings)))
-        except (KeyError, TypeError) as error:
-            raise BadValue(
-                f"the settings of '{name}' are wrong ({error}); expected train, train_limit and "
-                f"{', '.join(asdict(Recipe()))}."
-            ) from None
-
     found = {PRETRAINED: Subject(PRETRAINED)}
     if "published" in questions:
         name = questions["published"]
         recipe = {"published": name, "files": file_digest(model_folder(name))}
         found[QUESTIONS] = Subject(QUESTIONS, SPANS, (), recipe)
     else:
-        found[QUESTIONS] = trained(QUESTIONS, SPANS, questions)
+        train, recipe = training(corpus, QUESTIONS, questions)
+        found[QUESTIONS] = Subject(QUESTIONS, SPANS, (train,), recipe)
     for task, own in tasks.items():
         check_choice("task", task, TASKS)
-        found[task] = trained(task, task, {"train": f"{task}:train", **own})
+        train, recipe = training(corpus, task, {"train": f"{task}:train", **own})
+        found[task] = Subject(task, task, (train,), recipe)
     return found
 
 
@@ -90,7 +79,7 @@ def model_of(
     if task == SPANS:
         return reader_of(*train, encoder=encoder, recipe=recipe).encoder
     assert train and recipe is not None, f"{task} needs inputs to learn from"
-    return finetuned(encoder, train[0], task, recipe=Recipe(**recipe)).encoder
+    return tuned_model(train[0], encoder=encoder, task=task, recipe=recipe).encoder
 
 
 @experiment(version=1, trains=True)
@@ -108,8 +97,7 @@ def reading(
     groups = [question.article for question in test.examples]
     rows: list[dict[str, Any]] = []
     for label, reader in (("trained", trained), ("untrained", blank)):
-        best = reader.answers(test.examples, n_best=1)
-        em, f1 = score_answers([spans[0].text if spans else "" for spans in best], test.examples)
+        em, f1 = score_answers(first_texts(reader.answers(test.examples, n_best=1)), test.examples)
         rows.append({"reader": label, **summary(em, f1, groups, seed)})
     facts, own = trained.facts, rows[0]
     findings = {

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from attnlib.errors import BadValue, UnknownName, did_you_mean
+from attnlib.errors import BadValue, check_known
 from attnlib.measuring.head_tables import head_names
 from attnlib.plots import panels as layout
 from attnlib.plots import style
@@ -41,10 +41,7 @@ SPECIAL = {"self": "self", "cls": "[CLS]", "sep": "[SEP]", "comma": "comma", "pe
 
 def check_types(names: Iterable[str]) -> None:
     """Refuse what is none of the four types."""
-    for name in dict.fromkeys(names):
-        if name not in TYPE_LOOKS:
-            hint = did_you_mean(str(name), TYPE_LOOKS)
-            raise UnknownName(f"type '{name}'. {hint}Known: {', '.join(TYPE_LOOKS)}.")
+    check_known("type", names, TYPE_LOOKS)
 
 
 def typed_heads(types: pd.DataFrame, *more: str, within: Sequence[str] = ()) -> pd.DataFrame:
@@ -196,13 +193,9 @@ def _stack(panel: Axes, rows: pd.DataFrame, *, numbers: bool) -> None:
     layers = list(range(rows["layer"].min(), rows["layer"].max() + 1))
     counts = pd.crosstab(rows["type"], rows["layer"])
     counts = counts.reindex(index=list(TYPE_LOOKS), columns=layers, fill_value=0)
-    base = counts.cumsum() - counts
-    for name, look in TYPE_LOOKS.items():
-        bars: Any = {"bottom": base.loc[name], "color": look.colour, "lw": 0, "label": name}
-        drawn = panel.bar(layers, (counts.loc[name] - 0.06).clip(0), 0.84, **bars)
-        if numbers:
-            told = [f"{count}" if count else "" for count in counts.loc[name]]
-            panel.bar_label(drawn, told, label_type="center", color=style.ink_on(look.colour))
+    colours = {name: look.colour for name, look in TYPE_LOOKS.items()}
+    least = 1 if numbers else None
+    layout.stacked_bars(panel, counts.T, layers, 0.84, colours, gap=0.06, least=least)
     layout.layer_ticks(panel, layers, 24 if numbers else 6, rim=0.6)
     panel.set_ylim(0, counts.sum().max())
     panel.yaxis.set_major_locator(MaxNLocator(5, integer=True))

@@ -15,7 +15,7 @@ from attnlib.errors import BadValue, check_choice
 from attnlib.plots import style
 from attnlib.plots.drawing import Drawing, need
 from attnlib.plots.labels import number, task_name
-from attnlib.plots.panels import layer_ticks, number_cells, one_legend, panel_grid
+from attnlib.plots.panels import layer_ticks, number_cells, one_legend, panel_grid, stacked_bars
 from attnlib.plots.rows import HOLLOW
 from experiments.kovaleva2019.patterns import PATTERNS, PatternExample, class_f1
 
@@ -40,9 +40,12 @@ GAP = 0.4  # percent; the page between two parts, for eyes that cannot tell thei
 SHADES = style.SEQUENTIAL.resampled(32)  # no eye sees more in a small picture, and it packs better
 
 
-def pattern_fill(pattern: str) -> tuple[float, float, float, float]:
-    """What an area of this pattern is painted with."""
-    return to_rgba(PATTERN_LOOKS[pattern].colour, PALE if pattern == REST else 1.0)
+FILLS = {
+    name: to_rgba(look.colour, PALE if name == REST else 1.0)
+    for name, look in PATTERN_LOOKS.items()
+}
+"""What an area of each pattern is painted with."""
+BARS: Any = {"gap": GAP, "fontsize": 7.5}
 
 
 def pattern_examples(examples: Sequence[PatternExample]) -> Drawing:
@@ -99,7 +102,7 @@ def pattern_shares(table: pd.DataFrame, paper: Mapping[str, float]) -> Drawing:
     places = np.arange(len(shares))
     with style.drawing():
         figure, (panel,) = panel_grid(1, 0.85 + 0.4 * len(shares))
-        _stack(panel, shares, places - 0.1, 0.56, across=True)
+        stacked_bars(panel, shares, places - 0.1, 0.56, FILLS, across=True, least=4.5, **BARS)
         # Beneath the bar, where the page is: on the colours the mark of the paper would be lost.
         thin: Any = {"color": style.INK, "lw": 1.1}
         reach = (100 - rest["high"], 100 - rest["low"])
@@ -126,7 +129,7 @@ def pattern_layers(table: pd.DataFrame) -> Drawing:
         raise BadValue("a layer is below 1; count layers from 1.")
     with style.drawing():
         figure, (panel,) = panel_grid(1, 3.0, width="column")
-        _stack(panel, shares, shares.index.to_numpy(), 0.84, across=False)
+        stacked_bars(panel, shares, shares.index, 0.84, FILLS, least=6, **BARS)
         layer_ticks(panel, list(shares.index), 24, rim=0.6)
         panel.set(ylim=(0, 100), xlabel="layer", ylabel="maps, percent")
         panel.tick_params(axis="x", length=0)
@@ -147,25 +150,6 @@ def _shares(table: pd.DataFrame, by: str) -> pd.DataFrame:
         if abs(total - 100) > 0.5:
             raise BadValue(f"the shares of {by} {name} sum to {total:g}; expected 100 percent.")
     return grid
-
-
-def _stack(
-    panel: Axes, shares: pd.DataFrame, places: np.ndarray, thick: float, *, across: bool
-) -> None:
-    """A bar per row, the patterns in their order, with numbers where they fit."""
-    base = np.zeros(len(shares))
-    for name in PATTERNS:
-        long = shares[name].to_numpy(float)
-        look: Any = {"color": pattern_fill(name), "lw": 0, "label": name}
-        gap = np.maximum(long - GAP, 0)
-        if across:
-            bars = panel.barh(places, gap, thick, left=base, **look)
-        else:
-            bars = panel.bar(places, gap, thick, bottom=base, **look)
-        ink = style.INK if name == REST else style.ink_on(PATTERN_LOOKS[name].colour)
-        numbers = [f"{part:.0f}" if part >= (4.5 if across else 6) else "" for part in long]
-        panel.bar_label(bars, numbers, label_type="center", fontsize=7.5, color=ink)
-        base = base + long
 
 
 # --- agreement ------------------------------------------------------------------------------------

@@ -10,15 +10,16 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import ListedColormap, Normalize, to_hex
+from matplotlib.colors import Normalize, to_hex
 from matplotlib.ticker import MaxNLocator
 
 from attnlib.errors import BadValue
 from attnlib.measuring.head_tables import head_names
 from attnlib.plots import panels, style
 from attnlib.plots.drawing import Drawing, need
+from attnlib.plots.grids import pointed
 from attnlib.plots.labels import task_name
-from attnlib.plots.planes import named_heads, write_names
+from attnlib.plots.planes import layer_dots, named_heads, write_names
 from attnlib.plots.rows import HOLLOW, OURS, ROW, row_axis, row_dots
 
 FAR = 0.99
@@ -26,7 +27,6 @@ FAR = 0.99
 CROWD = 30
 """More rings than this in a grid hide its colours: small dots take their place."""
 MARKS = ("s", "D", "v", "o", "|")
-LAYERS = ListedColormap(style.SEQUENTIAL(np.linspace(0.12, 0.9, 256)))
 NAMED = 6
 """Heads whose names are written into a cloud of all heads."""
 
@@ -169,9 +169,8 @@ def _colour_bar(axes: list[Axes], scale: ScalarMappable, values: pd.Series, labe
     """One bar for all panels; arrows and words say that values lie beyond its ends."""
     low, high = scale.get_clim()
     below, above = int((values < low).sum()), int((values > high).sum())
-    arrows = {(0, 0): "neither", (1, 0): "min", (0, 1): "max"}.get((below > 0, above > 0), "both")
     place: Any = {"location": "bottom", "shrink": 0.5, "aspect": 34, "pad": 0.02}
-    bar = axes[0].figure.colorbar(scale, ax=axes, extend=arrows, **place)
+    bar = axes[0].figure.colorbar(scale, ax=axes, extend=pointed(below, above), **place)
     bar.outline.set_visible(False)  # type: ignore[operator]
     bar.ax.tick_params(length=0, labelsize=7.5)
     bar.locator = MaxNLocator(6)
@@ -229,9 +228,7 @@ def heads_against(
     marked = places.loc[named_heads(unit, NAMED, apart=0.08).index]
     with style.drawing():
         figure, (panel,) = panels.panel_grid(1, 3.6, width="column")
-        norm = Normalize(1, max(float(rows["layer"].max()), 2.0))
-        look: Any = {"cmap": LAYERS, "norm": norm, "ec": style.FAINT, "lw": 0.6}
-        dots = panel.scatter(rows[x], rows[y], c=rows["layer"], s=30, **look)
+        dots = layer_dots(panel, places, 30)
         if diagonal:
             panel.axline((0, 0), slope=1, color=style.FAINT, lw=0.9, zorder=0)
         else:

@@ -136,12 +136,13 @@ def _cumulative(panel: Axes, rows: pd.DataFrame, threshold: float, mean: float) 
 
 def _p_bars(panel: Axes, tests: pd.DataFrame) -> None:
     low, high = 100 * (tests["p"] < 0.05).mean(), 100 * (tests["p"] > 0.95).mean()
-    edges, base = np.linspace(0, 1, 21), np.zeros(20)
-    for role, part in tests.groupby("role", sort=False):
-        height = 100 * np.histogram(part["p"], edges)[0] / len(tests)
-        colour = role_look(str(role)).colour
-        panel.bar(edges[:-1] + 0.025, height, 0.046, bottom=base, color=colour, lw=0)
-        base += height
+    edges = np.linspace(0, 1, 21)
+    roles = {str(role): part["p"] for role, part in tests.groupby("role", sort=False)}
+    bars = pd.DataFrame({name: np.histogram(p, edges)[0] for name, p in roles.items()})
+    bars *= 100 / len(tests)
+    colours = {name: role_look(name).colour for name in roles}
+    panels.stacked_bars(panel, bars, edges[:-1] + 0.025, 0.046, colours)
+    base = bars.sum(axis=1).to_numpy()
     panel.axvspan(0.05, 0.95, color=style.FAINT, alpha=0.16, lw=0, zorder=0)
     top = 1.12 * float(base.max())
     words: Any = {"ha": "center", "va": "center", "fontsize": 8.5, "linespacing": 1.3}

@@ -30,6 +30,7 @@ from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS, Task
 from attnlib.errors import BadValue
 from attnlib.measuring.bootstrap import percentile_interval
+from attnlib.measuring.head_tables import head_places
 from attnlib.measuring.significance import benjamini_hochberg
 from attnlib.measuring.stream import stream
 from attnlib.metrics.distance import distance_metrics, feature_matrix
@@ -45,7 +46,7 @@ from experiments.shared.ablation import (
     paired_loss,
     points,
 )
-from experiments.shared.head_types import TYPES, fitted, named_types
+from experiments.shared.head_types import TYPES, types_of
 from experiments.shared.training import publishedreader
 from experiments.shared.training.answers import check_answered, summary
 from experiments.shared.training.finetune import FineTuned, finetuned
@@ -54,7 +55,6 @@ from experiments.shared.training.spanmodel import SpanReader
 
 MODES = {"intra": "no_intra", "inter": "no_inter"}
 """Short names of what is cut."""
-NEAR, SPECIAL = ("window_01", "self"), ("cls", "sep", "comma", "period")
 RANDOM_SETS = (
     "random: the mean over random sets of as many heads of the same layers; p: the share of sets, "
     "ours counted, that cost as much."
@@ -182,10 +182,7 @@ def types_on(encoder: Encoder, corpus: Corpus, max_length: int) -> pd.DataFrame:
     """The type of every head of a model on a corpus: layer, head (both from 1), type."""
     found = stream(encoder, corpus, distance_metrics(), max_length=max_length, on_long="truncate")
     names, mean = feature_matrix(found.not_empty())
-    special, near = ([names.index(one) for one in part] for part in (SPECIAL, NEAR))
-    clustering = fitted(mean, len(TYPES), seed=0, special=special)
-    table = pd.DataFrame(np.array(single_heads(encoder)) + 1, columns=["layer", "head"])
-    return table.assign(type=named_types(mean, clustering, special, near))
+    return head_places(single_heads(encoder)).assign(type=types_of(mean, names))
 
 
 # --- what it costs --------------------------------------------------------------------------------

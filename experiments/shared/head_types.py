@@ -179,6 +179,27 @@ def named_types(
     return [names[label] for label in clusters.labels]
 
 
+def parts_of(names: Sequence[str]) -> dict[str, list[int]]:
+    """Columns of special tokens, of what is near (self, the nearest window), and far.
+
+    names  the parts of a distance feature, in the order of the columns
+    """
+    parts: dict[str, list[int]] = {"special": [], "near": [], "far": []}
+    for place, name in enumerate(names):
+        near, far = name in ("self", "window_01"), name.startswith("window_")
+        parts["near" if near else "far" if far else "special"].append(place)
+    return parts
+
+
+def types_of(
+    features: Float[np.ndarray, "head feature"], names: Sequence[str], *, seed: int = 0
+) -> list[str]:
+    """The type of each head by its distance feature: four clusters, each with its name."""
+    parts = parts_of(names)
+    clusters = fitted(features, len(TYPES), seed=seed, special=parts["special"])
+    return named_types(features, clusters, parts["special"], parts["near"])
+
+
 def plane(features: Float[np.ndarray, "head feature"], *, seed: int) -> Float[np.ndarray, "head 2"]:
     """Heads in a plane by t-SNE (Guan 2020, Fig. 2); the paper states no setting.
 
@@ -201,6 +222,12 @@ def plane(features: Float[np.ndarray, "head feature"], *, seed: int) -> Float[np
     placed = np.empty((n, 2))
     placed[order] = fit.fit_transform(points[order])
     return placed
+
+
+def on_principal_axes(points: np.ndarray) -> np.ndarray:
+    """Points less their mean, turned so that the first axis is the long one."""
+    centred = points - points.mean(0)
+    return np.asarray(centred @ np.linalg.svd(centred, full_matrices=False)[2].T)
 
 
 def checked(features: np.ndarray) -> Float[np.ndarray, "head feature"]:

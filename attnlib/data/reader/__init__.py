@@ -9,7 +9,7 @@ from pathlib import Path
 
 from attnlib.data.reader.check import problems
 from attnlib.data.reader.markup import Passage, ReaderError, parse
-from attnlib.errors import UnknownName, did_you_mean
+from attnlib.errors import check_known
 
 __all__ = ["Passage", "ReaderError", "frame_table", "passage", "passages", "problems"]
 
@@ -25,10 +25,7 @@ def passages(folder: Path = FOLDER) -> tuple[Passage, ...]:
 def passage(name: str) -> Passage:
     """One passage by its id."""
     known = {one.id: one for one in passages()}
-    if name not in known:
-        raise UnknownName(
-            f"passage '{name}'. {did_you_mean(name, known)}`attnlib reader` lists all of them."
-        )
+    check_known("passage", [name], known, "`attnlib reader` lists all of them.")
     return known[name]
 
 

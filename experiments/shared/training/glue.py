@@ -13,7 +13,7 @@ from scipy.stats import rankdata
 
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS, Task
-from attnlib.errors import BadValue, CorpusError, UnknownName, did_you_mean
+from attnlib.errors import BadValue, CorpusError, check_known
 
 Numbers = NDArray[np.float64]
 POSITIVE = 1
@@ -92,10 +92,7 @@ def row_scores(answers: Numbers, labels: Numbers, task: Task) -> Numbers:
 
 def known_task(name: str) -> Task:
     """The task of that name."""
-    if name not in TASKS:
-        raise UnknownName(
-            f"task '{name}' is unknown. {did_you_mean(name, TASKS)}Known: {', '.join(TASKS)}."
-        )
+    check_known("task", [name], TASKS)
     return TASKS[name]
 
 

@@ -34,13 +34,6 @@ T = TypeVar("T")
 H = TypeVar("H", bound=nn.Module)
 
 
-def shape_of(encoder: Encoder) -> list[tuple[str, Any]]:
-    """What a model's configuration says of what it computes, for the key of a training."""
-    config = encoder.model.config.to_dict()
-    shape = {k: v for k, v in config.items() if k not in _NO_SHAPE and not k.startswith("_")}
-    return sorted(shape.items())
-
-
 def home_of(
     kind: str,
     version: int,
@@ -59,7 +52,9 @@ def home_of(
     for one in read:
         digest.update(repr(one).encode() + b"\n")
     data = ({"digest": weights_digest(encoder)}, {"digest": digest.hexdigest()})
-    decided = {**settings, "shape": digest_of(repr(shape_of(encoder)))}
+    config = encoder.model.config.to_dict()
+    shape = {k: v for k, v in config.items() if k not in _NO_SHAPE and not k.startswith("_")}
+    decided = {**settings, "shape": digest_of(repr(sorted(shape.items())))}
     name = Key(f"models/{kind}", version, decided, data).name
     return (book_store().folders[0] if cache is None else cache) / name
 

@@ -6,7 +6,7 @@ Questions on paragraphs are windows of pieces, and answers are spans of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from attnlib.attention import encode
 from attnlib.attention.encode import Batch, Encoded, batches, check_max_length, model_inputs
 from attnlib.data.corpora import Corpus
 from attnlib.data.examples import Question
-from attnlib.errors import BadValue, TooLong
+from attnlib.errors import BadValue
 from attnlib.models import Encoder
 from experiments.shared.training.answers import check_answered
 from experiments.shared.training.finetune import draw_layers
@@ -95,7 +95,8 @@ def windows_of(
             continue
         characters = _characters(question, encoder, len(content))
         places = dict(zip(content, characters, strict=True))
-        for picked in _windows(encoded, content, max_length, stride):
+        who = f"question {encoded.index + 1} has"
+        for picked in encode.window_positions(encoded, content, max_length, who, stride):
             found.append(
                 Window(
                     replace(encoded.pick(picked), index=len(found)),
@@ -126,33 +127,13 @@ def _characters(question: Question, encoder: Encoder, n_pieces: int) -> list[tup
     return places
 
 
-def _windows(
-    encoded: Encoded, content: Sequence[int], max_length: int, stride: int
-) -> Iterator[list[int]]:
-    room = max_length - (len(encoded) - len(content))
-    if room < 1:
-        raise TooLong(
-            f"question {encoded.index + 1} has {len(encoded) - len(content)} pieces itself and "
-            f"leaves no room within {max_length}. Use a larger max_length."
-        )
-    outside = set(range(len(encoded))) - set(content)
-    for start in range(0, len(content), min(stride, room)):
-        yield sorted(outside | set(content[start : start + room]))
-        if start + room >= len(content):
-            return
-
-
-def _holds_text(place: tuple[int, int] | None) -> bool:
-    """Byte-level pieces of a lone blank stand for no characters."""
-    return place is not None and place[0] < place[1]
-
-
 def answerable(windows: Sequence[Window], batch: Batch) -> Bool[Tensor, "batch piece"]:
     """Where an answer may begin or end: pieces of the paragraph, and [CLS] for "not here"."""
     found = torch.zeros_like(batch.real, device="cpu")
     for row, number in enumerate(batch.index):
-        places = windows[number].places
-        found[row, : len(places)] = torch.tensor([_holds_text(place) for place in places])
+        # Byte-level pieces of a lone blank stand for no characters.
+        holds = [place is not None and place[0] < place[1] for place in windows[number].places]
+        found[row, : len(holds)] = torch.tensor(holds)
     return found.to(batch.device) | batch.cls
 
 
@@ -233,6 +214,11 @@ def best_answers(
         distinct = {(span.start, span.text): span for span in reversed(ordered)}
         answers.append(sorted(distinct.values(), key=lambda span: -span.score)[:n_best])
     return answers
+
+
+def first_texts(answers: Sequence[Sequence[Candidate]]) -> list[str]:
+    """The text of each question's best span; empty where it has none."""
+    return [spans[0].text if spans else "" for spans in answers]
 
 
 # --- the model ------------------------------------------------------------------------------------

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from attnlib.data.corpora import Corpus
 from attnlib.data.tasks import TASKS
-from attnlib.errors import BadValue
+from attnlib.errors import BadValue, check_choice
 from attnlib.models import Encoder
 from bookkit.store import Found
 from experiments.shared.training.finetune import FineTuned, finetuned
@@ -16,7 +16,6 @@ from experiments.shared.training.loop import Recipe
 
 LEARNING_RATE = 1e-4
 """The smaller of the two that the paper chose from (sec. 4.1)."""
-KEYS = {"train", "test", "train_limit", *(field.name for field in fields(Recipe))}
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,20 +43,32 @@ def task_plans(
     """
     plans = {}
     for task, own in tasks.items():
-        given = {**defaults, **own}
-        wrong = sorted(set(given) - KEYS)
-        if wrong:
-            expected = ", ".join(sorted(KEYS))
-            raise BadValue(f"task '{task}' has a setting '{wrong[0]}'; expected {expected}.")
-        if task not in TASKS:
-            raise BadValue(f"task '{task}' is unknown; expected one of {', '.join(TASKS)}.")
-        settings = {"learning_rate": LEARNING_RATE, **given}
-        train = corpus(settings.pop("train", f"{task}:train"), settings.pop("train_limit", None))
-        test = corpus(settings.pop("test", f"{task}:dev"), limit)
-        plans[task] = Plan(task, train, test, asdict(Recipe(**settings)))
+        check_choice("task", task, TASKS)
+        settings = {"train": f"{task}:train", "learning_rate": LEARNING_RATE, **defaults, **own}
+        test = settings.pop("test", f"{task}:dev")
+        train, recipe = training(corpus, task, settings)
+        plans[task] = Plan(task, train, corpus(test, limit), recipe)
     if not plans:
         raise BadValue("no task was named; expected at least one, such as mrpc.")
     return plans
+
+
+def training(
+    corpus: Callable[..., Corpus], name: str, given: Mapping[str, Any]
+) -> tuple[Corpus, dict[str, Any]]:
+    """What a model learns from, and by which recipe, as its settings say.
+
+    given  train (the name of a corpus), train_limit, fields of the recipe
+    """
+    settings = dict(given)
+    try:
+        train = corpus(settings.pop("train"), settings.pop("train_limit", None))
+        return train, asdict(Recipe(**settings))
+    except (KeyError, TypeError) as error:
+        raise BadValue(
+            f"the settings of '{name}' are wrong ({error}); expected train, train_limit and "
+            f"{', '.join(asdict(Recipe()))}."
+        ) from None
 
 
 def tuned_model(

@@ -23,7 +23,7 @@ from attnlib.attention.ablation import (
     run_changed,
 )
 from attnlib.attention.encode import model_inputs
-from attnlib.attention.interventions import Intervention, heads_named, single_heads
+from attnlib.attention.interventions import Intervention, head_named, single_heads
 from attnlib.errors import BadValue, Unobservable
 from attnlib.models import Encoder, load_encoder
 from tests.attnlib.attention.test_interventions import (
@@ -312,7 +312,7 @@ def test_the_comparison_rejects_a_prefix_that_stays(
 @pytest.mark.assets
 def test_replays_of_a_trained_model(e5_small: Encoder) -> None:
     batch = batch_of(e5_small)
-    heads = heads_named(["5-4", "9-12", "9-1"])
+    heads = frozenset(map(head_named, ["5-4", "9-12", "9-1"]))
     for settings in (SETTINGS[0], SETTINGS[-1]):
         variant = [Intervention(heads, **settings)]
         _, _, _, answer = replays(e5_small, batch, [variant, variant, [], variant])

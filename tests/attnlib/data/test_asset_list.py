@@ -26,7 +26,7 @@ MINE = (
 WANTED = """
     bge-small-en bert-base-cased-ner distilbert-base-cased-tagger e5-small minilm-l6
     mpnet-base bert-uncased-tokenizer wiki-sample stsb-full msrpar
-    rotten-tomatoes glove-50d spacy-en ud-ewt ud-gum ontogum gap framenet framenet-473 mrpc stsb
+    rotten-tomatoes glove-50d spacy-en ud-ewt ud-gum ontogum framenet framenet-473 mrpc stsb
     sst2 qqp rte qnli mnli squad wiki-paragraphs bert-base-uncased bert-base-cased
     bert-large-uncased-whole-word-masking-finetuned-squad clark-reference kovaleva-reference
     pande-reference

@@ -28,7 +28,6 @@ from attnlib.data.examples import (
     CorefDocument,
     Example,
     FrameExample,
-    GapExample,
     Question,
     Segment,
     Span,
@@ -490,22 +489,6 @@ def test_ontogum_errors(tmp_path: Path, change: dict[str, Any], reason: str) -> 
     one_sentence(error, f"{path}:2: ", reason)
 
 
-def test_gap_offsets_are_checked(tmp_path: Path) -> None:
-    columns = ["ID", "Text", "Pronoun", "Pronoun-offset", "A", "A-offset", "A-coref"]
-    columns += ["B", "B-offset", "B-coref", "URL"]
-    text = "Ann met Eve and she left."
-    good = ["g-1", text, "she", "16", "Ann", "0", "TRUE", "Eve", "8", "FALSE", "u"]
-    write(tmp_path / "gap-development.tsv", columns, good, [*good[:3], "15", *good[4:]])
-    corpus = load_corpus("gap-dev", folder=tmp_path)
-    expected = GapExample("g-1", text, Span(16, 19), Span(0, 3), Span(8, 11), True, False, "u")
-    assert corpus.examples == (expected,)
-    assert corpus.skipped == {"offset does not hit the word": 1}
-    path = write(tmp_path / "gap-test.tsv", columns, [*good[:6], "MAYBE", *good[7:]])
-    with pytest.raises(CorpusError) as error:
-        load_corpus("gap-test", folder=tmp_path)
-    one_sentence(error, f"{path}:2: ", "'A-coref' is 'MAYBE'")
-
-
 def frame_row(targets: list[list[int]], *fes: tuple[str, int, int, str]) -> dict[str, Any]:
     keys = ("name", "start", "end", "core")
     return {
@@ -669,7 +652,6 @@ COUNTS = {
     **{"ewt-train": 12544, "ewt-dev": 2001, "ewt-test": 2077},
     **{"gum-train": 10224, "gum-dev": 1575, "gum-test": 1464},
     **{"ontogum-train": 177, "ontogum-dev": 30, "ontogum-test": 30},
-    **{"gap-dev": 2000, "gap-validation": 454, "gap-test": 2000},
     **{"framenet": 25850 + 2077, "framenet-473": 473},
     **{"mrpc:train": 3668, "mrpc:dev": 408, "mrpc:test": 1725},
     **{"sst2:train": 67349, "sst2:dev": 872, "rte:train": 2490, "rte:dev": 277},

@@ -13,7 +13,6 @@ from attnlib.data.examples import (
     CorefDocument,
     Example,
     FrameExample,
-    GapExample,
     Question,
     Segment,
     Span,
@@ -31,9 +30,6 @@ EXAMPLES = [
     Question("q", "Who?", "Ann did.", (Answer("Ann", 0),), "Ann"),
     Tree("t", WORDS[:3], (1, -1, 1), ("nsubj", "root", "punct"), ("NOUN", "VERB", "PUNCT")),
     CorefDocument("d", WORDS, (Span(0, 3), Span(3, 6)), ((Span(0, 1), Span(3, 4)),)),
-    GapExample(
-        "g", "Ann met Eve and she left.", Span(16, 19), Span(0, 3), Span(8, 11), True, False
-    ),
     FrameExample("f", WORDS[:3], "Noise", Span(1, 2), (("Source", Span(0, 1)),), (True,)),
 ]
 
@@ -63,7 +59,7 @@ def test_views_of_the_annotated_examples() -> None:
 
 def test_core_elements() -> None:
     frame = dataclasses.replace(
-        EXAMPLES[8], elements=(("Source", Span(0, 1)), ("Time", Span(2, 3))), core=(True, False)
+        EXAMPLES[7], elements=(("Source", Span(0, 1)), ("Time", Span(2, 3))), core=(True, False)
     )
     assert frame.core_elements == (("Source", Span(0, 1)),)
 

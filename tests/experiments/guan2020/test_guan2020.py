@@ -32,7 +32,7 @@ from experiments.guan2020.types import Features
 from experiments.shared import ablate_command as command
 from experiments.shared import ablation as shared_ablation
 from experiments.shared.ablation import Outcome
-from experiments.shared.training import publishedreader
+from experiments.shared.training import publishedreader, taskplans
 from experiments.shared.training.spanmodel import Candidate, SpanHead, SpanReader
 from tests.experiments.shared.test_ablate_command import HEADS_OF, TOY_TYPES, types_table
 from tests.experiments.shared.test_ablation import QUESTIONS as ASKED
@@ -1407,7 +1407,7 @@ def test_where_a_reader_comes_from(bert: Encoder, monkeypatch: pytest.MonkeyPatc
     assert asked.pop() == ("published", bert.source)
     assert model_of(encoder=bert, task=None, recipe=None) is bert
     assert model_of(encoder=bert, task="spans", recipe=None) == "theirs"
-    monkeypatch.setattr(models, "finetuned", lambda *given, **_: SimpleNamespace(encoder=given))
+    monkeypatch.setattr(taskplans, "finetuned", lambda *given, **_: SimpleNamespace(encoder=given))
     assert model_of(TOY, encoder=bert, task="mrpc", recipe=recipe) == (bert, TOY, "mrpc")
 
 

@@ -19,12 +19,12 @@ from attnlib.plots import style
 from attnlib.plots.drawing import Drawing
 from experiments.guan2020.type_figures import TYPE_LOOKS
 from experiments.kovaleva2019.pattern_figures import (
+    FILLS,
     GAP,
     PATTERN_LOOKS,
     REST,
     pattern_confusion,
     pattern_examples,
-    pattern_fill,
     pattern_layers,
     pattern_shares,
 )
@@ -147,7 +147,7 @@ def test_patterns_look_different_for_every_eye_on_every_page() -> None:
     whole = [look.colour for look in PATTERN_LOOKS.values()]
     assert closest(whole) < 5
     for page in ("#ffffff", "#14181e"):
-        *_, alpha = pattern_fill(REST)
+        *_, alpha = FILLS[REST]
         mixed = alpha * np.array(to_rgb(whole[-1])) + (1 - alpha) * np.array(to_rgb(page))
         assert closest([*whole[:-1], to_hex(mixed)]) > 15
 
