@@ -866,6 +866,7 @@ def test_idle_heads_are_those_of_the_chapter_on_kovaleva() -> None:
     found = disabled_heads(table, table, helped=helped).findings
     assert found["saying.idle"].value == 0.75
     assert found["saying.idle_cost"].value == pytest.approx(0.2)
+    assert not found["saying.idle"].has_interval  # all draws are the same here
     assert found["saying.helped"].value == 0.5
     assert found["saying.helped"].low == pytest.approx(np.percentile(helped["a"][1:], 2.5) / 2)
     rows = {one.id: one.phenomenon for one in load_paper("agreement").claims}
