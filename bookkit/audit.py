@@ -15,7 +15,13 @@ import pandas as pd
 from bookkit.claims import RUNS
 from bookkit.editions import Edition, chapter_parameters, notebook_path
 from bookkit.errors import BookError, unknown
-from bookkit.executed import carried, executed_notebooks, results_behind
+from bookkit.executed import (
+    carried,
+    code_of,
+    executed_notebooks,
+    notebook_of,
+    results_behind,
+)
 from bookkit.notebooks import environment, run_notebook
 from bookkit.project import project_root
 from bookkit.store import Experiment, Found, Result, Store, code_digest, declared
@@ -96,13 +102,18 @@ def verify(edition: Edition, *, only: str | None, seconds: float) -> int:
     pages = {name for chapter in edition.chapters for name in (chapter.page, chapter.notebook)}
     if only is not None and only not in pages:
         raise unknown("chapter", only, sorted(pages), f" of {edition.name}")
-    total, folder = 0, project_root() / "_build" / "verify"
+    root = project_root()
+    total, folder = 0, root / "_build" / "verify"
+    ran = {path.stem: path for path in executed_notebooks(root, edition.name, all=True)}
     with environment(**{SECONDS: str(seconds)}):
         for chapter in edition.chapters:
             if only not in (None, chapter.page, chapter.notebook):
                 continue
             out = folder / f"{chapter.page}.ipynb"
-            source = notebook_path(chapter.notebook)
+            source, known = notebook_path(chapter.notebook), ran.get(chapter.page)
+            if known and code_of(notebook_of(known)) != code_of(notebook_of(source)):
+                print(f"{chapter.page}: its code has changed since it was run; run it again first")
+                continue
             run_notebook(source, chapter_parameters(edition, chapter), out)
             runs = carried(out, RUNS)
             why = Counter(run.get("verified", "were computed now") for run in runs)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +25,25 @@ def executed_notebooks(root: Path, edition: str, *, all: bool = False) -> list[P
     return [found[name] for name in sorted(found)]
 
 
+def notebook_of(path: Path) -> dict[str, Any]:
+    """A notebook as it is in its file."""
+    return dict(json.loads(path.read_text(encoding="utf-8")))
+
+
+def code_of(book: Mapping[str, Any]) -> list[str | list[str]]:
+    """The code of a notebook, cell by cell; of the parameters only their names: values may differ.
+
+    An executed notebook of other code shows what is no longer there: it is to be run again.
+    """
+    cells = (cell for cell in book["cells"] if cell["cell_type"] == "code")
+    texts = ((cell["metadata"].get("tags", []), "".join(cell["source"])) for cell in cells)
+    names = re.compile(r"^(\w+)\s*(?::[^=\n]+)?=", re.M)
+    return [names.findall(text) if "parameters" in tags else text for tags, text in texts]
+
+
 def outputs_of(path: Path) -> list[dict[str, Any]]:
     """The outputs of all cells of an executed notebook."""
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    return [output for cell in cells for output in cell.get("outputs", [])]
+    return [output for cell in notebook_of(path)["cells"] for output in cell.get("outputs", [])]
 
 
 def carried(path: Path, name: str) -> list[Any]:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from bookkit.executed import code_of
+
 Cell = dict[str, Any]
 Notebook = dict[str, Any]
 
@@ -25,10 +27,9 @@ def with_prose_of(source: Notebook, executed: Notebook) -> Notebook | None:
     A sentence that was mended needs no hour of computing. None if the code has changed since: then
     the outputs are no longer those of the source.
     """
-    ran = [cell for cell in executed["cells"] if _is_code(cell)]
-    if [_meaning(cell) for cell in ran] != [_meaning(c) for c in source["cells"] if _is_code(c)]:
+    if code_of(executed) != code_of(source):
         return None
-    left = iter(ran)
+    left = filter(_is_code, executed["cells"])
     cells = [next(left) if _is_code(cell) else copy.deepcopy(cell) for cell in source["cells"]]
     return {**executed, "cells": cells}
 
@@ -110,13 +111,6 @@ def _relabelled(text: str, labels: set[str], suffix: str) -> str:
     for place in places:
         text = re.sub(place, rf"\1\2-{suffix}\3", text, flags=re.M)
     return text
-
-
-def _meaning(cell: Cell) -> str | list[str]:
-    """The source of a code cell; of the parameters only their names, since values may differ."""
-    if "parameters" in cell["metadata"].get("tags", []):
-        return re.findall(r"^(\w+)\s*(?::[^=\n]+)?=", _source(cell), re.M)
-    return _source(cell)
 
 
 def _source(cell: Cell) -> str:

@@ -11,13 +11,20 @@ import pytest
 
 from bookkit.claims import FOUND
 from bookkit.editions import chapter_parameters, load_edition, notebook_path
-from bookkit.executed import carried, results_behind
+from bookkit.executed import carried, code_of, notebook_of, results_behind
 from bookkit.notebooks import run_notebook
 
 ROOT = Path(__file__).parents[2]
 PUBLISHED = ROOT / "book" / "published"
 EDITION = load_edition("standard")
 CHAPTERS = {one.page: one for one in EDITION.chapters if (PUBLISHED / f"{one.page}.ipynb").exists()}
+CURRENT = [
+    page
+    for page, one in CHAPTERS.items()
+    if code_of(notebook_of(PUBLISHED / f"{page}.ipynb"))
+    == code_of(notebook_of(notebook_path(one.notebook)))
+]
+"""The chapters whose code is that of their published run; the others wait for the next run."""
 
 
 @pytest.fixture
@@ -41,7 +48,7 @@ def test_no_model_can_be_had_there(bare: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", CHAPTERS)
+@pytest.mark.parametrize("page", CURRENT)
 def test_a_published_chapter_renders_from_the_store(page: str, bare: Path) -> None:
     chapter = CHAPTERS[page]
     out = bare / f"{page}.ipynb"
