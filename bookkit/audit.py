@@ -143,7 +143,7 @@ def status(root: Path, edition: Edition, store: Store) -> list[dict[str, Any]]:
             found = store.find(name)
             row: dict[str, Any] = {"chapter": chapter.page, "result": name, "state": "missing"}
             if found is not None:
-                version, code = _declared(name, declared_here)
+                version, code = declared_now(name, declared_here)
                 old = "older version" if found.record["version"] < version else "kept"
                 row["state"] = "older code" if found.record.get("older_code") else old
                 same = found.record.get("code") == code
@@ -159,13 +159,16 @@ def changed_since(root: Path, executed: Mapping[str, Path]) -> dict[str, tuple[i
     today, found = declared_versions(root), {}
     for page, path in executed.items():
         runs = carried(path, RUNS)
-        changed = sum(run.get("code") != _declared(run["name"], today)[1] for run in runs)
+        changed = sum(run.get("code") != declared_now(run["name"], today)[1] for run in runs)
         found[page] = (changed, len(runs))
     return found
 
 
-def _declared(result: str, today: dict[str, tuple[int, str]]) -> tuple[int, str]:
-    """The version and code of a result's experiment; a chapter may borrow one by its name."""
+def declared_now(result: str, today: dict[str, tuple[int, str]]) -> tuple[int, str]:
+    """The version and code of a result's experiment today; version 0 if no module declares it.
+
+    A chapter may borrow an experiment of another paper by its name.
+    """
     paper, name, _ = result.split("/")
     return today.get(f"{paper}/{name}") or today.get(name, (0, ""))
 

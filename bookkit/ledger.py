@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bookkit.audit import declared_versions
+from bookkit.audit import declared_now, declared_versions
 from bookkit.claims import (
     FOUND,
     RUNS,
@@ -22,7 +22,7 @@ from bookkit.claims import (
     paper_keys,
 )
 from bookkit.errors import UnknownName
-from bookkit.executed import carried, executed_notebooks
+from bookkit.executed import carried, code_of, executed_notebooks, notebook_of
 from bookkit.pagetables import interval_text, number_text, shown_verdict
 from bookkit.project import project_root
 
@@ -77,14 +77,21 @@ def _finding(told: Mapping[str, Any]) -> Finding:
 
 
 def _outdated(path: Path) -> set[str]:
-    """The results behind an executed chapter that an older version of their experiment found."""
-    today = declared_versions(project_root())
-    runs = {run["name"]: run for run in carried(path, RUNS)}
-    return {
-        name
-        for name, run in runs.items()
-        if run["version"] < today.get(run["experiment"], (0, ""))[0]
-    }
+    """The results behind an executed chapter that today's code would no longer find.
+
+    Their experiment has a newer version; or it is declared nowhere, and what the chapter itself
+    wrote then is not what it writes now.
+    """
+    root = project_root()
+    today, source = declared_versions(root), root / "notebooks" / f"{path.stem.split('-')[0]}.ipynb"
+    code = "\n".join(map(str, code_of(notebook_of(source)))) if source.is_file() else ""
+    old = set()
+    for run in carried(path, RUNS):
+        version, _ = declared_now(run["name"], today)
+        written = str(run["parameters"].get("text", "not in a chapter")).strip()
+        if run["version"] < version or (not version and written not in code):
+            old.add(run["name"])
+    return old
 
 
 def totals(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:

@@ -75,7 +75,16 @@ def test_a_claim_that_does_not_exist_is_refused(chapter: Chapter) -> None:
         chapter.claims()
 
 
-def test_the_ledger_travels_in_the_notebook(chapter: Chapter, tmp_path: Path) -> None:
+def declare(monkeypatch: pytest.MonkeyPatch, version: int) -> None:
+    """As if a module of today declared the experiment `longest`."""
+    today = {"clark2019/longest": (version, "")}
+    monkeypatch.setattr(ledger, "declared_versions", lambda root: today)
+
+
+def test_the_ledger_travels_in_the_notebook(
+    chapter: Chapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declare(monkeypatch, 1)
     chapter.run(longest, texts())
     data, carried = chapter.ledger()._repr_mimebundle_()
     (found,) = carried[FOUND]
@@ -111,9 +120,8 @@ def test_what_an_older_version_found_is_to_be_run_again(
     ]
     path = tmp_path / "clark2019.ipynb"
     path.write_text(json.dumps({"cells": cells}))
-    for version, verdict in ((1, "holds"), (2, "to be run")):
-        today = {"clark2019/longest": (version, "")}
-        monkeypatch.setattr(ledger, "declared_versions", lambda root, today=today: today)
+    for version, verdict in ((1, "holds"), (2, "to be run"), (0, "to be run")):
+        declare(monkeypatch, version)
         judged = {row["id"]: row for row in ledger.judged_rows(path)}
         assert judged["sec3.1.previous"]["verdict"] == verdict
 
